@@ -159,6 +159,7 @@ SIGNED_IN: Final[Paths] = (
     (f"{_CREDENTIAL}/reveal/", "credential_reveal", services.Reveal.as_view()),
     ("tenants/tenant/provision/", "tenants_tenant_provision", changes.Provision.as_view()),
     (f"{_TENANT}/settings/", "tenants_tenant_settings", changes.Settings.as_view()),
+    (f"{_TENANT}/slug/", "tenants_tenant_slug", changes.ChangeSlug.as_view()),
     (f"{_TENANT}/suspend/", "tenants_tenant_suspend", changes.Suspend.as_view()),
     (f"{_TENANT}/resume/", "tenants_tenant_resume", changes.Resume.as_view()),
     (f"{_TENANT}/finish/", "tenants_tenant_finish", changes.Finish.as_view()),

@@ -197,6 +197,7 @@ MIDDLEWARE = [
     *(["identity_platform.tracing.Traced"] if TRACES_ENDPOINT else []),
     "identity_platform.api.middleware.ApiMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "tenants.fence_middleware.Fence",
     "tenants.hosts.TenantHosts",
     "identity_platform.api.middleware.SecurityMiddleware",
     "tenants.rejections.RejectedCalls",

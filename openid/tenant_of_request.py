@@ -17,17 +17,35 @@ def tenant_of_request(request: HttpRequest) -> TenantContext:
     """Return the tenant that the address of a request names: by its sign-in domain, else by the slug in `/t/{slug}/…`.
 
     The state of the tenant is not checked: entering it does. Raises UnknownTenant, and TenantMoved for the slug of a tenant
-    with a sign-in domain and for a domain that is not the sign-in domain any more: a tenant has one address at a time.
+    with a sign-in domain, for a former slug, and for a domain that is not the sign-in domain any more: a tenant has one
+    address at a time.
     """
     if (tenant := tenant_at_host(request)) is not None:
         if is_at_former_domain(request):
             raise TenantMoved(tenant.root)
         return tenant
     match = request.resolver_match
-    tenant = lookup.find_by_slug(match.kwargs["slug"] if match else "")
-    if tenant.sign_in_domain:
+    slug = match.kwargs["slug"] if match else ""
+    tenant = lookup.find_by_slug(slug)
+    if tenant.sign_in_domain or slug.lower() != tenant.slug.lower():
         raise TenantMoved(tenant.root)
     return tenant
+
+
+def tenant_of_keys(request: HttpRequest) -> TenantContext:
+    """Return the tenant whose keys are at the address of a request: also at the address of a former slug.
+
+    Tokens of that issuer that have not expired can still be verified. The slug is reserved to the tenant, so no other
+    tenant's keys are ever there. Raises UnknownTenant, TenantMoved.
+    """
+    try:
+        return tenant_of_request(request)
+    except TenantMoved:
+        match = request.resolver_match
+        slug = match.kwargs["slug"] if match else ""
+        if tenant_at_host(request) is None and (tenant := lookup.find_by_slug(slug)).slug.lower() != slug.lower():
+            return tenant
+        raise
 
 
 @contextmanager

@@ -1,5 +1,7 @@
 """Who the tenants are and where their databases live."""
 
+from typing import Any
+
 from django.apps import AppConfig
 
 
@@ -7,6 +9,8 @@ class TenantsConfig(AppConfig):
     name = "tenants"
 
     def ready(self) -> None:
+        from django.db.backends.signals import connection_created
+
         from identity_platform.api.metrics import add_collector
         from identity_platform.signals import worker_starting
         from tenants import checks, lookup, metrics, revocations  # noqa: F401  # importing `checks` registers the system checks
@@ -16,6 +20,14 @@ class TenantsConfig(AppConfig):
         lookup.cache_per_request()
         add_collector("platform", metrics.collect)
         worker_starting.connect(_lease_connections)
+        connection_created.connect(_compare_with_fence)
+
+
+def _compare_with_fence(*, connection: Any, **_: object) -> None:
+    from tenants import fences
+
+    if connection.alias == "default":
+        fences.note_new_connection(connection.connection)
 
 
 def _lease_connections(**_: object) -> None:

@@ -10,7 +10,7 @@ from django.db import transaction
 
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.postgresql.row_errors import first_or
-from tenants import servers
+from tenants import fences, servers
 from tenants.errors import NoRoom, ServerExists, ServerUnfit, UnknownServer, WrongRegion
 from tenants.models import DatabaseServer, TenantDatabase
 from tenants.queries import roomiest_server
@@ -107,8 +107,10 @@ def add_database_server(
         connect = partial(servers.maintenance, existing)
     else:
         connect = partial(servers.connect_for_maintenance, _parse(admin_url or url))
+    fences.require()
     with _connect(connect) as raw:
         _check_fitness(raw)
+        fences.reject_foreign(raw, name)
     _connect(partial(servers.connect_for_maintenance, parameters)).close()
     with transaction.atomic():
         server = DatabaseServer.objects.select_for_update().filter(name=name).first()
@@ -122,6 +124,7 @@ def add_database_server(
             # It may be another machine.
             server.connection_limit = None
         server.url_sealed = servers.seal_url(name, "url_sealed", url)
+        server.detached = False
         server.host = displayed_host(parameters.get("host"))
         if admin_url is not None:
             server.admin_url_sealed = servers.seal_url(name, "admin_url_sealed", admin_url) if admin_url else None
@@ -134,6 +137,7 @@ def add_database_server(
         server.save()
         action = "database_server.replaced" if replace else "database_server.added"
         record_for_platform(action, target=("database_server", server.pk))
+    fences.enroll(server)
     return server
 
 

@@ -15,7 +15,7 @@ from django.conf import settings
 from psycopg import sql
 from psycopg.errors import InsufficientPrivilege
 
-from tenants import replication, servers
+from tenants import fences, marks, replication, servers
 from tenants.backend.base import POOL
 from tenants.errors import CopyFailed, JobRunning
 from tenants.models import DatabaseServer
@@ -76,8 +76,9 @@ def row_counts(raw: Raw) -> dict[str, int]:
 def job_lock(server: DatabaseServer, subject: object, *, timeout: float = LOCK_SECONDS) -> Iterator[Raw]:
     """Open a maintenance connection that holds the job lock on `subject` (a tenant's id, or one of the jobs above).
 
-    Raises JobRunning when another process still holds it after `timeout` seconds.
+    Raises JobRunning when another process still holds it after `timeout` seconds, InstallationFenced.
     """
+    fences.require()
     number = _lock_number(subject)
     with servers.maintenance(server) as raw:
         raw.execute(sql.SQL("SET lock_timeout = {}").format(sql.Literal(f"{max(1, round(timeout * 1000))}ms")))
@@ -115,9 +116,10 @@ def invalid_names(raw: Raw) -> set[str]:
 
 
 def _listed(raw: Raw) -> list[tuple[str, int]]:
+    # The database of the server's mark is none of them.
     return raw.execute(
-        "SELECT datname, datconnlimit FROM pg_database WHERE starts_with(datname, %s)",
-        [settings.TENANT_DATABASE_PREFIX],
+        "SELECT datname, datconnlimit FROM pg_database WHERE starts_with(datname, %s) AND datname <> %s",
+        [settings.TENANT_DATABASE_PREFIX, fences.database_of_marks()],
     ).fetchall()
 
 
@@ -290,6 +292,7 @@ def ensure_template(server: DatabaseServer) -> str:
         drop(raw, name)
         raw.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'").format(sql.Identifier(making)))
         upgrade(DatabaseTarget.for_maintenance(server, making))
+        marks.prepare_template(server, making)
         raw.execute(
             sql.SQL("ALTER DATABASE {} WITH IS_TEMPLATE true ALLOW_CONNECTIONS false").format(sql.Identifier(making))
         )

@@ -85,6 +85,39 @@ class DatabaseServerFull(errors.Unavailable):
     message = "The database server of this tenant has no connections left. Try again in a moment."
 
 
+class InstallationFenced(errors.Unavailable):
+    """503: the global database was restored or copied, and no operator has adopted or detached it (`tenants.fences`)."""
+
+    code = "installation_fenced"
+    implied_by = "any"
+    message = "This installation is fenced. An operator must run adopt_installation or detach_installation."
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(f"{message} {self.message}" if message else None, retry_after=30)
+
+
+class ForeignDatabase(errors.Unavailable):
+    """503: the database that the tenant's mapping names does not carry the mark of this tenant and installation."""
+
+    code = "tenant_database_foreign"
+    implied_by = "tenant"
+    message = "The database of this tenant does not carry the tenant's mark. An operator must run check_tenants."
+
+    def __init__(self) -> None:
+        super().__init__(retry_after=30)
+
+
+class ServerDetached(errors.Unavailable):
+    """503: the tenant's database server belongs to the installation that this one was copied from."""
+
+    code = "database_server_detached"
+    implied_by = "tenant"
+    message = "The database server of this tenant was detached from this copy of the installation."
+
+    def __init__(self) -> None:
+        super().__init__(retry_after=30)
+
+
 class TooManyUnknownHosts(errors.Unavailable):
     """503: this second has no look-up of unknown hosts left (`tenants.hosts`). This one may be a tenant's domain."""
 
@@ -184,6 +217,14 @@ class WrongState(errors.Conflict):
 class JobRunning(errors.Unavailable):
     code = "tenant_job_running"
     message = "Another job is working on this tenant. Try again when it has finished."
+
+
+class SlugNotConfirmed(errors.ApiError):
+    code = "slug_change_not_confirmed"
+    message = (
+        "A new slug changes the issuer, and applications that are configured with the former one can no longer sign users in. "
+        'Confirm it with the present slug: {"confirm": "<slug>"}.'
+    )
 
 
 class NotConfirmed(errors.ApiError):

@@ -25,9 +25,9 @@ from django.utils.timezone import now
 from identity_platform.audit.models import ChainHead
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import SealBroken
-from tenants import dumps, keys
+from tenants import dumps, former_slugs, keys
 from tenants.errors import BackupUnfit, CopyFailed, DataKeyLocked, ProgramMissing
-from tenants.models import DataKey, DomainClaim, FinalBackup, Tenant, TenantDatabase, WebAuthnClaim
+from tenants.models import DataKey, DomainClaim, FinalBackup, FormerSlug, Tenant, TenantDatabase, WebAuthnClaim
 from tenants.sealed_archives import new_archive, opened_archive
 from tenants.states import State
 
@@ -113,7 +113,8 @@ def _rows_of(tenant_id: UUID) -> str:
                 continue
             related: type[models.Model] = relation.related_model
             # The serializer includes ManyToManyField rows in their owner.
-            if related in (TenantDatabase, FinalBackup) or related._meta.auto_created:
+            # Former slugs stay in the global database, reserved.
+            if related in (TenantDatabase, FinalBackup, FormerSlug) or related._meta.auto_created:
                 continue
             new: set[object] = set()
             for some in _batches(owners):
@@ -217,6 +218,7 @@ def expire() -> int:
             if backup is None:
                 continue
             DataKey.objects.filter(owner=str(tenant_id)).delete()
+            former_slugs.free(tenant_id)
             backup.delete()
             record_for_platform("tenant.final_backup_deleted", tenant_id=tenant_id, target=("tenant", tenant_id))
         keys.forget()

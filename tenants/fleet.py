@@ -16,7 +16,7 @@ from django.db import DatabaseError
 from django.db.models import Q
 
 from identity_platform.audit.writer import record_for_platform
-from tenants import databases, steps
+from tenants import databases, marks, steps
 from tenants.errors import JobRunning, UnknownTenant, UpgradeFailed, WrongState
 from tenants.models import TenantDatabase
 from tenants.parallel import on_each_server
@@ -27,6 +27,8 @@ from tenants.states import State
 from tenants.target import DatabaseTarget
 
 # Suspended tenants are migrated as well, or they could not be resumed; they stay suspended.
+# The migration that creates the table of the mark.
+MARKED_SINCE = "tenants.0015_fences_and_former_slugs"
 MIGRATED = (State.ACTIVE, State.SUSPENDED, State.MIGRATING)
 
 
@@ -144,6 +146,13 @@ def _migrate(mapping: TenantDatabase, recordings: dict[Applied, Recording]) -> O
         return ended(Result.FAILED, why(problem))
 
 
+def _mark(mapping: TenantDatabase, database: str) -> None:
+    """Mark a database from before the marks as the tenant's. Raises UpgradeFailed if it has another tenant's mark."""
+    mark = marks.stamp_unmarked(mapping.server, database, mapping.pk)
+    if mark.tenant_id != mapping.pk:
+        raise UpgradeFailed(f"The database {database} belongs to {mark.owner}. Nothing but its schema was changed.")
+
+
 def _migrate_alone(mapping: TenantDatabase, recordings: dict[Applied, Recording]) -> tuple[Result, str]:
     """Migrate while holding the tenant's lock. Stores a failure in the mapping's `reason`, then raises it."""
     current = schema_version()
@@ -159,6 +168,8 @@ def _migrate_alone(mapping: TenantDatabase, recordings: dict[Applied, Recording]
     reason, ran = "", []
     try:
         ran = upgrade(DatabaseTarget.for_maintenance(mapping.server, found.name), recordings)
+        if not ran or MARKED_SINCE in ran:
+            _mark(mapping, found.name)
     except (UpgradeFailed, DatabaseError) as failure:
         problem, reason = failure, why(failure)
     steps.completed("migrated")

@@ -147,10 +147,13 @@ def may_be_slug(text: str) -> bool:
 
 
 def find_by_slug(slug: str) -> TenantContext:
-    """Return the tenant of this slug, in any case. Raises UnknownTenant, also for a deleted one."""
+    """Return the tenant of this slug, in any case, or that had it before. Raises UnknownTenant, also for a deleted one."""
     if not may_be_slug(slug):
         raise UnknownTenant
-    return _read("lower(t.slug) = lower(%s)", slug)
+    try:
+        return _read("lower(t.slug) = lower(%s)", slug)
+    except UnknownTenant:
+        return _read("t.id = (SELECT tenant_id FROM tenants_formerslug WHERE slug = lower(%s))", slug)
 
 
 def find_by_domain(domain: str) -> TenantContext:

@@ -9,6 +9,7 @@ from prometheus_client.metrics_core import Metric
 from identity_platform import task_queue
 from identity_platform.api.metrics import gauge
 from identity_platform.audit.models import PlatformEvent
+from tenants import fences
 from tenants.backend.leases import uses
 from tenants.models import DatabaseServer, ServerHealth, TenantDatabase, WarmDatabase
 from tenants.schema import schema_version
@@ -17,6 +18,9 @@ from tenants.states import State
 
 def collect() -> Iterator[Metric]:
     """Yield them. Queries the global database only."""
+    yield gauge(
+        "identity_installation_fenced", "1 if it was restored and not adopted.", [], [([], bool(fences.reasons()))]
+    )
     yield from _tenants()
     yield from _servers()
     yield from _tasks()

@@ -24,6 +24,42 @@ class TenantModel(models.Model):
         abstract = True
 
 
+class TenantRecord(TenantModel):
+    """One row: whose database this is (`tenants.marks`). A copy of the template has it without a tenant."""
+
+    one = models.BooleanField(primary_key=True, default=True, editable=False)
+    installation = models.UUIDField()
+    # Of the installation when the row was written. A higher one than the global database's was written after it.
+    epoch = models.PositiveBigIntegerField()
+    tenant_id = models.UUIDField(null=True)
+    # The rows of every table after the migrations alone: a spare with other ones is not taken.
+    template_rows: "models.JSONField[dict[str, int], dict[str, int]]" = models.JSONField(default=dict, db_default={})
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=models.Q(one=True), name="one_tenant_record")]
+
+    def __str__(self) -> str:
+        return str(self.tenant_id)
+
+
+class Installation(models.Model):
+    """One row: which installation this global database belongs to (`tenants.fences`)."""
+
+    one = models.BooleanField(unique=True, default=True, editable=False)
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    # Raised when an operator adopts the installation.
+    epoch = models.PositiveBigIntegerField(default=1)
+    # Which physical database this is (`tenants.fences.home`).
+    home = models.CharField(max_length=100)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=models.Q(one=True), name="one_installation")]
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+
 class DatabaseServer(models.Model):
     """A PostgreSQL server that holds tenant databases. The one without URLs is the server of the global database."""
 
@@ -43,6 +79,11 @@ class DatabaseServer(models.Model):
     connection_limit = models.PositiveIntegerField(null=True, editable=False)
     # Incremented when the URLs change, so that pooled connections to the old URL are not used again.
     revision = models.PositiveIntegerField(default=1)
+    # Raised here before they are raised in the server's mark (`tenants.fences`).
+    fence_revision = models.PositiveBigIntegerField(default=0, db_default=0, editable=False)
+    fence_beats = models.PositiveBigIntegerField(default=0, db_default=0, editable=False)
+    # It belongs to the installation that this one is a copy of: nothing connects to it (`tenants.adoption`).
+    detached = models.BooleanField(default=False, db_default=False, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
 
     def __str__(self) -> str:
@@ -110,6 +151,18 @@ class Tenant(models.Model):
             models.Index(Collate(Lower("slug"), "C"), name="tenant_slug_begins"),
             models.Index(Collate(Lower("name"), "C"), name="tenant_name_begins"),
         ]
+
+    def __str__(self) -> str:
+        return self.slug
+
+
+class FormerSlug(models.Model):
+    """A slug that a tenant had before. No other tenant can take it, and its addresses lead to the present ones."""
+
+    # In lower case.
+    slug = models.CharField(max_length=63, primary_key=True)
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="former_slugs")
+    ended_at = models.DateTimeField(auto_now_add=True)
 
     def __str__(self) -> str:
         return self.slug

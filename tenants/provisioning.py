@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from typing import Final
 from uuid import UUID
 
+import structlog
 from django.conf import settings
 from django.db import transaction
 
@@ -23,17 +24,30 @@ from identity_platform.audit.writer import record_for_platform
 from identity_platform.postgresql.row_errors import first_or
 from identity_platform.postgresql.statement_timeout import no_timeout
 from identity_platform.task_queue import run_soon
-from tenants import databases, final_backups, keys, lookup, revocations, steps, warm_pool
+from tenants import (
+    databases,
+    fences,
+    final_backups,
+    former_slugs,
+    keys,
+    lookup,
+    marks,
+    revocations,
+    steps,
+    warm_pool,
+)
 from tenants.capacity import check_region, region_of, server_with_room
-from tenants.errors import JobRunning, SlugTaken, UnknownTenant, WrongState
+from tenants.errors import CopyFailed, JobRunning, SlugTaken, UnknownTenant, WrongState
 from tenants.final_backups import Deletion
-from tenants.models import DatabaseServer, DataKey, FinalBackup, Tenant, TenantDatabase
+from tenants.models import DatabaseServer, DataKey, FinalBackup, FormerSlug, Tenant, TenantDatabase
 from tenants.queries import reserve_tenant
 from tenants.schema import is_current, schema_version, upgrade
 from tenants.signals import tenant_created, tenant_forgotten, tenant_resuming
 from tenants.states import FOLLOWS, State
 from tenants.target import DatabaseTarget
 from tenants.webauthn_claims import claim
+
+log = structlog.get_logger("identity.tenants")
 
 LONGEST_SLUG: Final = 50
 # Used for a name without a Latin letter or digit, such as a Chinese one.
@@ -98,6 +112,29 @@ def create_tenant(
     if slug is not None and (interrupted := _interrupted(slug)) is not None:
         return _finish_interrupted(interrupted, name, own, initialize)
     chosen = server_with_room(server, region_of(own), server_labels)
+    fences.advance(chosen)
+    while True:
+        try:
+            return _create(chosen, name, slug, own, initialize)
+        except _SpareRejected as rejected:
+            warm_pool.set_aside(rejected.database)
+            log.error(
+                "spare_database_rejected",
+                server=chosen.name,
+                database=rejected.database,
+                reason=str(rejected.__cause__),
+            )
+
+
+class _SpareRejected(Exception):
+    def __init__(self, database: str) -> None:
+        super().__init__(database)
+        self.database = database
+
+
+def _create(
+    chosen: DatabaseServer, name: str, slug: str | None, own: dict[str, object], initialize: Initialize | None
+) -> Tenant:
     with ExitStack() as job:
         with transaction.atomic():
             _lock_region(chosen, region_of(own))
@@ -106,6 +143,8 @@ def create_tenant(
             mapping = tenant.database
             if mapping.status == State.ACTIVE:
                 _initialize(tenant, initialize)
+                # Last: what is rolled back for another reason leaves no mark.
+                _take(mapping)
                 # A spare became its database.
                 transaction.on_commit(lambda: run_soon(warm_pool.REFILL), robust=True)
                 return tenant
@@ -121,12 +160,20 @@ def create_tenant(
     return tenant
 
 
+def _take(mapping: TenantDatabase) -> None:
+    try:
+        marks.take(mapping.server, mapping.name, mapping.pk)
+    except marks.SpareUnfit as unfit:
+        raise _SpareRejected(mapping.name) from unfit
+
+
 def _reserve(server: DatabaseServer, name: str, slug: str | None, own: dict[str, object]) -> Tenant:
     """Write the tenant's rows, in the caller's transaction. Raises SlugTaken."""
     # A stated slug is taken as it is.
     for candidate in [slug] if slug else _slugs_for(name):
         tenant = reserve_tenant(server, name=name, slug=candidate, tenant_settings=own)
         if tenant is not None:
+            former_slugs.reject_reserved(candidate, tenant.pk)
             return tenant
     raise SlugTaken
 
@@ -134,7 +181,9 @@ def _reserve(server: DatabaseServer, name: str, slug: str | None, own: dict[str,
 def _slugs_for(name: str) -> list[str]:
     generated = slug_of(name)
     suffixed = [f"{generated[:45]}-{secrets.token_hex(2)}" for _ in range(SLUG_TRIES - 1)]
-    return suffixed if is_reserved(generated) else [generated, *suffixed]
+    proposed = suffixed if is_reserved(generated) else [generated, *suffixed]
+    reserved = former_slugs.reserved(proposed)
+    return [slug for slug in proposed if slug not in reserved]
 
 
 def propose_slug(name: str) -> str:
@@ -199,6 +248,10 @@ def _finish(raw: databases.Raw, mapping: TenantDatabase, initialize: Initialize 
     if not is_current(target):
         # Copied before a crash, finished by newer code.
         upgrade(target)
+    try:
+        marks.take(mapping.server, mapping.name, mapping.pk)
+    except marks.SpareUnfit as unfit:
+        raise CopyFailed(f"The new database {mapping.name} is not used: {unfit}.") from unfit
     steps.completed("verified")
     with transaction.atomic():
         mapping.status, mapping.schema_version, mapping.reason = State.ACTIVE, schema_version(), ""
@@ -292,6 +345,7 @@ def delete_tenant(*, tenant_id: UUID, final_backup: bool = True) -> Deletion:
         if mapping.status != State.DELETING:
             _begin_deletion(raw, mapping, final_backup=final_backup)
         steps.completed("deleting")
+        fences.advance(mapping.server)
         databases.drop(raw, mapping.name)
         steps.completed("dropped")
         kept = final_backups.kept(tenant_id)
@@ -341,7 +395,9 @@ def forget_in_global_database(tenant_id: UUID, *, keep_key: bool) -> None:
     """Delete a tenant's rows in the global database except the tombstone, in the caller's transaction."""
     tenant = Tenant.objects.get(pk=tenant_id)
     for relation in Tenant._meta.related_objects:
-        if relation.related_model not in (TenantDatabase, FinalBackup):
+        # A tenant that can be restored keeps its slugs.
+        is_reserved_slug = relation.related_model is FormerSlug and keep_key
+        if relation.related_model not in (TenantDatabase, FinalBackup) and not is_reserved_slug:
             rows = relation.related_model._base_manager.filter(**{relation.field.name: tenant})
             # In batches: the cascade passes keys as parameters, of which a statement takes 65,535.
             while some := list(rows.values_list("pk", flat=True)[:10_000]):
@@ -352,7 +408,9 @@ def forget_in_global_database(tenant_id: UUID, *, keep_key: bool) -> None:
         DataKey.objects.filter(owner=str(tenant_id)).delete()
     # The audit trail was dropped with the database.
     ChainHead.objects.filter(owner=str(tenant_id)).delete()
-    # Frees the slug, and removes the customer's name.
+    if keep_key and tenant.slug != f"deleted-{tenant_id}":
+        former_slugs.reserve(tenant_id, tenant.slug)
+    # Removes the customer's name, and frees the slug unless it is reserved.
     Tenant.objects.filter(pk=tenant_id).update(slug=f"deleted-{tenant_id}", name="deleted", settings={})
     TenantDatabase.objects.filter(pk=tenant_id).update(status=State.DELETED, reason="")
 

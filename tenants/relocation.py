@@ -24,7 +24,20 @@ from identity_platform.crypto import SealBroken
 from identity_platform.postgresql.statement_timeout import no_timeout
 from identity_platform.transfer.files import reject_special
 from identity_platform.transfer.temporary_folder import temporary_folder
-from tenants import databases, dumps, final_backups, keys, lookup, replication, revocations, servers, steps
+from tenants import (
+    databases,
+    dumps,
+    fences,
+    final_backups,
+    former_slugs,
+    keys,
+    lookup,
+    marks,
+    replication,
+    revocations,
+    servers,
+    steps,
+)
 from tenants.capacity import check_region, region_of, server_with_room
 from tenants.errors import BackupUnfit, CopyFailed, SlugTaken, UpgradeFailed, WrongState
 from tenants.models import DatabaseServer, FinalBackup, Tenant, TenantDatabase, WarmDatabase, WebhookTenant
@@ -134,6 +147,7 @@ def restore_deleted_tenant(*, file: Path, slug: str | None = None, server: str |
         try:
             name = copy_into(target, mapping.pk, dump)
             revocations.withdraw(mapping.pk, DatabaseTarget.for_maintenance(target, name))
+            fences.advance(target)
             _put_back(mapping.pk, manifest, rows, slug or str(manifest["slug"]), server=target, name=name)
         finally:
             # A copy that has become the tenant's database is no longer listed.
@@ -160,7 +174,9 @@ def _put_back(
             Tenant.objects.filter(pk=tenant_id).update(
                 slug=slug, name=manifest["name"], settings=manifest["settings"], updated_at=now()
             )
+            former_slugs.reject_reserved(slug, tenant_id)
             final_backups.put_back(rows)
+            former_slugs.release(tenant_id, slug)
             TenantDatabase.objects.filter(pk=tenant_id).update(
                 server=server, name=name, schema_version=schema_version(), status=State.SUSPENDED, reason=""
             )
@@ -258,6 +274,8 @@ def copy_into(server: DatabaseServer, tenant_id: UUID, dump: Path, rows: dict[st
     """Fill a new database from the dump, which must have these rows, and migrate it; return its name."""
     name = new_copy(server, tenant_id)
     fill(server, name, dump, rows)
+    # A backup may be older than the mark, or from before a change of the installation.
+    marks.stamp(server, name, tenant_id)
     return name
 
 
@@ -300,6 +318,7 @@ def switch(
     details: Mapping[str, object] | None = None,
 ) -> None:
     """Make a filled copy the tenant's database, and reserve the old one as a copy in its place."""
+    fences.advance(mapping.server)
     with transaction.atomic():
         if server.pk != mapping.server_id:
             # Both rows locked: neither the tenant's region nor the server's changes meanwhile.

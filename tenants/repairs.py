@@ -4,7 +4,7 @@ Finding changes nothing. A server's databases are listed before the mappings are
 database, so a database in the first list without a mapping belongs to no tenant. Tenants with a running job are skipped.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -16,7 +16,9 @@ from identity_platform.audit.writer import record_for_platform
 from tenants import (
     databases,
     domain_claims,
+    fences,
     fleet,
+    marks,
     provisioning,
     relocation,
     replication,
@@ -26,9 +28,12 @@ from tenants import (
 )
 from tenants.errors import JobRunning, UpgradeFailed
 from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase
+from tenants.parallel import on_each_server
 from tenants.schema import is_older, schema_version, why
 from tenants.signals import tenant_compared
 from tenants.states import Purpose, State, allowing
+
+_USABLE = (State.ACTIVE, State.SUSPENDED)
 
 
 class Kind(StrEnum):
@@ -47,6 +52,9 @@ class Kind(StrEnum):
     LEFT_SLOT = "forgotten replication slot"
     MISSING_SPARE = "missing spare"
     OLD_SPARE = "outdated spare"
+    CLAIMED_SPARE = "spare of a tenant"
+    FOREIGN = "foreign database"
+    UNMARKED = "unmarked database"
     SHARED_DOMAIN = "shared passkey domain"
     DOMAINS = "outdated domains"
 
@@ -67,9 +75,13 @@ class Finding:
 
 def find_problems() -> list[Finding]:
     """Return the current problems of all servers."""
-    found = [finding for server in DatabaseServer.objects.order_by("name") for finding in _on_server(server)]
+    found = [finding for server in _attached() for finding in _on_server(server)]
     unreachable = {finding.server.pk for finding in found if finding.kind is Kind.SERVER}
-    return [*found, *_shared_domains(), *_outdated_domains(unreachable)]
+    return [*found, *_marks_of_tenants(unreachable), *_shared_domains(), *_outdated_domains(unreachable)]
+
+
+def _attached() -> Iterable[DatabaseServer]:
+    return DatabaseServer.objects.filter(detached=False).order_by("name")
 
 
 def repair(finding: Finding) -> str:
@@ -190,7 +202,17 @@ def _continue_migration(mapping: TenantDatabase) -> None:
 def _spares(server: DatabaseServer, spares: list[WarmDatabase], existing: set[str]) -> Iterator[Finding]:
     refill = partial(warm_pool.refill, server, settings.TENANT_WARM_POOL)
     for spare in spares:
-        if spare.schema_version != schema_version():
+        if spare.schema_version == warm_pool.SET_ASIDE:
+            if spare.name in existing:
+                yield Finding(Kind.CLAIMED_SPARE, server, spare.name, f"set aside: {_owner(server, spare)}")
+            else:
+                yield Finding(
+                    Kind.MISSING_SPARE, server, spare.name, "a spare that was set aside is gone", spare.delete
+                )
+        elif spare.name in existing and relocation.copy_of(spare) is None and (owner := _owner(server, spare)):
+            message = f"{owner}; the repair sets it aside, so that no new tenant gets it"
+            yield Finding(Kind.CLAIMED_SPARE, server, spare.name, message, partial(warm_pool.set_aside, spare.name))
+        elif spare.schema_version != schema_version():
             if is_older(spare.schema_version):
                 yield Finding(Kind.OLD_SPARE, server, spare.name, "a spare database of an older schema", refill)
         elif not spare.ready:
@@ -199,6 +221,46 @@ def _spares(server: DatabaseServer, spares: list[WarmDatabase], existing: set[st
         elif spare.name not in existing:
             message = "a spare database is missing or invalid"
             yield Finding(Kind.MISSING_SPARE, server, spare.name, message, partial(_forget_spare, spare))
+
+
+def _owner(server: DatabaseServer, spare: WarmDatabase) -> str:
+    try:
+        return marks.owner_of_spare(server, spare.name)
+    except Exception as problem:
+        return f"its mark cannot be read: {why(problem)}"
+
+
+def _marks_of_tenants(unreachable: set[int]) -> Iterator[Finding]:
+    """Find tenants whose database carries another mark than theirs, or none although its schema has one."""
+    mappings = TenantDatabase.objects.select_related("tenant", "server").exclude(server__in=unreachable)
+    usable = mappings.filter(server__detached=False, schema_version=schema_version(), status__in=_USABLE)
+    for found in on_each_server(list(usable), 2, _mark_of):
+        if found is not None:
+            yield found
+
+
+def _mark_of(mapping: TenantDatabase) -> Finding | None:
+    found = partial(Finding, server=mapping.server, subject=mapping.tenant.slug)
+    try:
+        mark = marks.read(mapping.server, mapping.name)
+    except Exception:
+        # Missing and moving databases are found by other checks.
+        return None
+    if mark is None:
+        message = "its database has no mark; the repair trusts the global database and marks it as the tenant's"
+        return found(Kind.UNMARKED, message=message, repair=partial(_stamp, mapping))
+    if (mark.installation, mark.tenant_id) != (fences.own_mark()[0], mapping.pk):
+        message = (
+            f"its database {mapping.name} belongs to {mark.owner}; find the tenant's own, or restore it from a backup"
+        )
+        return found(Kind.FOREIGN, message=message)
+    return None
+
+
+def _stamp(mapping: TenantDatabase) -> None:
+    with databases.job_lock(mapping.server, mapping.pk):
+        provisioning.reload_mapping(mapping)
+        marks.stamp_unmarked(mapping.server, mapping.name, mapping.pk)
 
 
 def _shared_domains() -> Iterator[Finding]:
@@ -288,4 +350,9 @@ def _unowned(server: DatabaseServer, name: str, template_job: bool, *, is_invali
             return Finding(Kind.OLD_TEMPLATE, server, name, "no new tenant uses this template", drop)
         return None
     message = "no tenant and no spare has this database"
+    try:
+        if mark := marks.read(server, name):
+            message += f"; it belongs to {mark.owner}" if mark.tenant_id else "; it has the mark of no tenant"
+    except Exception as problem:
+        message += f"; its mark cannot be read: {why(problem)}"
     return Finding(Kind.ORPHAN, server, name, message, drop, drops_data=True)

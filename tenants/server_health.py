@@ -10,7 +10,8 @@ import structlog
 from django.db import connections
 from django.utils.timezone import now
 
-from tenants import servers
+from tenants import fences, servers
+from tenants.errors import InstallationFenced
 from tenants.models import DatabaseServer, ServerHealth
 from tenants.schema import why
 from tenants.states import State
@@ -29,10 +30,14 @@ SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backe
 def check_servers(until: Callable[[], bool] = lambda: False) -> list[str]:
     """Connect to every server and store what it says; return the names of those that did not respond.
 
-    Connects past any pooler. `until` tells when to stop early.
+    Connects past any pooler. `until` tells when to stop early. Raises InstallationFenced.
     """
+    # The global database may have been restored under a running process.
+    if reasons := fences.look(again=True):
+        raise InstallationFenced(" ".join(reasons))
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="health") as threads:
-        checked = threads.map(lambda server: None if until() else _check(server), DatabaseServer.objects.order_by("pk"))
+        attached = DatabaseServer.objects.filter(detached=False).order_by("pk")
+        checked = threads.map(lambda server: None if until() else _check(server), attached)
         return [health.server.name for health in checked if health is not None and not health.responds]
 
 
@@ -48,6 +53,8 @@ def _check(server: DatabaseServer) -> ServerHealth:
             health.responds = True
             # It changes with a restart of the server, if at all.
             DatabaseServer.objects.filter(pk=server.pk).exclude(connection_limit=limit).update(connection_limit=limit)
+            # Another copy of this installation that starts later is behind this.
+            fences.beat(server)
     except psycopg.Error:
         pass
     except Exception as problem:

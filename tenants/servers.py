@@ -12,6 +12,7 @@ from identity_platform.crypto import SealContext, seal, unseal
 from identity_platform.postgresql.base import MAIN_SERVER
 from identity_platform.postgresql.hosts import with_primary
 from tenants import keys
+from tenants.errors import ServerDetached
 from tenants.models import DatabaseServer
 
 MAIN = MAIN_SERVER
@@ -80,6 +81,8 @@ def name_of(server_id: int) -> str | None:
 def _opened(server_id: int, revision: int, direct: bool) -> Parameters:
     server = DatabaseServer.objects.get(pk=server_id)
     _names[server_id] = server.name
+    if server.detached:
+        raise ServerDetached
     if server.admin_url_sealed is not None or (server.url_sealed is None and settings.PGBOUNCER):
         _poolers.add((server_id, revision))
     sealed = (server.admin_url_sealed or server.url_sealed) if direct else server.url_sealed

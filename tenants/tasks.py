@@ -4,6 +4,7 @@ import structlog
 
 from identity_platform.task_queue import PROBLEMS, TaskContext, periodic_task
 from tenants import audit_trails, rejections, retention, revocations, server_health, warm_pool
+from tenants.errors import InstallationFenced
 from tenants.schema import why
 
 log = structlog.get_logger("identity.tenants")
@@ -58,7 +59,13 @@ def purge(context: TaskContext) -> None:
 @periodic_task(CHECK)
 def check_servers(context: TaskContext) -> None:
     """Check every database server, for the metrics."""
-    if silent := server_health.check_servers(until=context.should_abort):
+    try:
+        silent = server_health.check_servers(until=context.should_abort)
+    except InstallationFenced:
+        # Logged with its reasons. Every other task is rejected from now on.
+        PROBLEMS.labels(CHECK).inc()
+        return
+    if silent:
         PROBLEMS.labels(CHECK).inc()
         log.warning("database_servers_silent", servers=silent)
 

@@ -6,13 +6,15 @@ from django.conf import settings
 from django.db.models import Count, Q
 from django.utils.crypto import get_random_string
 
-from tenants import databases, steps
+from tenants import databases, marks, steps
 from tenants.errors import JobRunning
 from tenants.models import DatabaseServer, WarmDatabase
 from tenants.schema import is_older, schema_version, why
 
 # The name of the task that calls `refill_all`.
 REFILL = "refill_warm_pool"
+# In place of the schema version: a spare that is not taken and not dropped, since it may be a tenant's database.
+SET_ASIDE = "set aside"
 
 
 def new_database_name() -> str:
@@ -28,7 +30,8 @@ def refill_all(size: int, *, until: Callable[[], bool] = lambda: False) -> tuple
     ready = Count(
         "warm_databases", filter=Q(warm_databases__ready=True, warm_databases__schema_version=schema_version())
     )
-    others = Count("warm_databases") - ready
+    aside = Count("warm_databases", filter=Q(warm_databases__schema_version=SET_ASIDE))
+    others = Count("warm_databases") - ready - aside
     short = DatabaseServer.objects.filter(accepts_tenants=True).annotate(ready=ready, others=others)
     made, problems = 0, []
     for server in short.filter(Q(ready__lt=size) | Q(others__gt=0)):
@@ -59,6 +62,9 @@ def _refill(raw: databases.Raw, server: DatabaseServer, size: int, until: Callab
         # Marked first: an older release that still runs may be claiming it.
         if is_older(spare.schema_version) and spares.filter(pk=spare.pk).update(ready=False):
             try:
+                if databases.exists(raw, spare.name) and marks.owner_of_spare(server, spare.name):
+                    set_aside(spare.name)
+                    continue
                 databases.drop(raw, spare.name)
                 spare.delete()
             except Exception as problem:
@@ -77,6 +83,11 @@ def _refill(raw: databases.Raw, server: DatabaseServer, size: int, until: Callab
     if failed:
         raise failed[0]
     return made
+
+
+def set_aside(database: str) -> None:
+    """Keep a spare from being taken or dropped. `check_tenants` names it."""
+    WarmDatabase.objects.filter(name=database).update(ready=False, schema_version=SET_ASIDE)
 
 
 def _made(raw: databases.Raw, server: DatabaseServer, spare: WarmDatabase) -> int:

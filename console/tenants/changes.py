@@ -16,18 +16,19 @@ from console.frame.records import Table, Text
 from console.jobs.actions import begin_job
 from console.jobs.models import Job
 from console.tenants import job_kinds
-from console.tenants.forms import DeletionForm, MoveForm, ProvisionForm, RestoreForm, SettingsForm
+from console.tenants.forms import DeletionForm, MoveForm, ProvisionForm, RestoreForm, SettingsForm, SlugForm
 from console.tenants.labels import setting_label
 from console.tenants.pages import may_change_settings, tenant_at
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.views import Arguments
 from tenants import lookup
 from tenants.errors import RelyingPartyTaken
+from tenants.issuers import issuer_of
 from tenants.models import DatabaseServer, Tenant
 from tenants.reserved_claims import is_issued
 from tenants.settings import SETTINGS, names_in
 from userflow.sessions.assurance import Action
-from userflow.tenants.actions import resume_tenant, suspend_tenant, update_tenant
+from userflow.tenants.actions import applications_of, change_slug, resume_tenant, suspend_tenant, update_tenant
 
 
 class OneTenantView(RowView[Tenant]):
@@ -44,7 +45,7 @@ class OneTenantView(RowView[Tenant]):
 
 
 class Settings(EditView[Tenant], OneTenantView):
-    """Change name, slug and settings, by the action behind `PATCH /uflow/admin/tenants/<id>`.
+    """Change name and settings, by the action behind `PATCH /uflow/admin/tenants/<id>`.
 
     Admins of the tenant change the settings that the API lets them change.
     """
@@ -107,7 +108,7 @@ class Settings(EditView[Tenant], OneTenantView):
     def get_initial(self) -> Context:
         # Settings of a newer release are not shown and stay.
         settings = {name: self.row.settings.get(name) for name in SETTINGS}
-        return {"name": self.row.name, "slug": self.row.slug, **settings}
+        return {"name": self.row.name, **settings}
 
     def update(self, changes: Arguments) -> Text:
         stated = {name: changes.pop(name) for name in SETTINGS if name in changes}
@@ -118,6 +119,37 @@ class Settings(EditView[Tenant], OneTenantView):
             details = {name.removeprefix("settings."): told for name, told in (error.details or {}).items()}
             raise type(error)(error.text, details=details) from error
         return self.done
+
+
+class ChangeSlug(OneTenantView):
+    """Change the slug and with it the issuer, by the action behind `PATCH /uflow/admin/tenants/<id>`."""
+
+    action = Action.CHANGE_TENANT_STATE
+    template_name = "console/tenants/slug.html"
+    form_class = SlugForm
+    title = _("Change the slug of %(tenant)s")
+    text = _(
+        "The issuer changes from the next request on: the applications below can no longer sign users in until each is "
+        "configured with the new issuer, and access tokens of the former issuer are rejected. Pages at the former address "
+        "redirect, and no other tenant can take the former slug."
+    )
+    submit = _("Change slug")
+    done = _("The slug of %(tenant)s is changed.")
+
+    def get_form_kwargs(self) -> Context:
+        return {**super().get_form_kwargs(), "wanted": self.row.slug}
+
+    def get_context_data(self, **kwargs: object) -> Context:
+        rows = [(name, client_id) for name, client_id in applications_of(tenant_id=self.row.pk)]
+        headers = (_("Application"), _("Client ID"))
+        issuer = issuer_of(lookup.find(self.row.pk))
+        note = _("Present issuer: %(issuer)s") % {"issuer": issuer}
+        table = Table(title=_("Applications"), headers=headers, rows=rows, empty=_("No application."), note=note)
+        return {**super().get_context_data(**kwargs), "applications": table}
+
+    def act(self, form: Form) -> Text:
+        change_slug(**self.arguments(), slug=form.cleaned_data["slug"], confirm=self.row.slug)
+        return str(self.done) % self.names()
 
 
 class Suspend(OneTenantView):

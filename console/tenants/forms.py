@@ -83,18 +83,22 @@ def _field_of(setting: Setting, default: str) -> forms.Field:
     return kind(label=label, help_text=f"{meaning} {unset}", required=False)
 
 
+class SlugForm(TypedName):
+    slug = Line(
+        max_length=50,
+        label=_("New slug"),
+        help_text=_("a-z, 0-9 and dashes. Commands and addresses name the tenant by it."),
+    )
+    field_order = ("slug", "typed")
+
+
 class SettingsForm(forms.Form):
-    """Name, slug and settings of a tenant. An empty setting is the default.
+    """Name and settings of a tenant. An empty setting is the default. The slug has a page of its own.
 
     For an admin of the tenant it has only the settings that admins can change.
     """
 
     name = Line(max_length=255, label=_("Name"))
-    slug = Line(
-        max_length=50,
-        label=_("Slug"),
-        help_text=_("a-z, 0-9 and dashes. Commands and addresses name the tenant by it."),
-    )
 
     def __init__(self, *, by_operator: bool, defaults: Mapping[str, object], **options: Unpack[FormOptions]) -> None:
         super().__init__(**options)

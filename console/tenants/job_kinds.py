@@ -14,7 +14,7 @@ from console.jobs.models import Job
 from identity_platform.audit.models import PlatformEvent
 from identity_platform.audit.origin import current_origin
 from identity_platform.postgresql.row_errors import first_or
-from tenants import fleet, provisioning, steps
+from tenants import fleet, former_slugs, provisioning, steps
 from tenants.errors import SlugTaken, UnknownTenant, UpgradeFailed
 from tenants.models import Tenant
 from tenants.moves import Plan, move_tenant, plan_move
@@ -113,7 +113,8 @@ def back_up(job: Job, report: Report) -> None:
     """Write a tenant's database to a file in the backup folder."""
     tenant = _tenant_of(job)
     settings.BACKUP_FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
-    file = settings.BACKUP_FOLDER / f"{tenant.slug}-{now():%Y%m%dT%H%M%SZ}.backup"
+    # By the id, which a new slug does not change.
+    file = settings.BACKUP_FOLDER / f"{tenant.pk}-{now():%Y%m%dT%H%M%SZ}.backup"
     report(_("Writing %(file)s.") % {"file": file})
     back_up_tenant(tenant_id=tenant.pk, file=file)
     size = file.stat().st_size
@@ -172,8 +173,14 @@ def _report_plan(plan: Plan, report: Report) -> None:
 
 def backups_of(tenant: Tenant) -> list[str]:
     """Return the names of the tenant's files in the backup folder, newest first."""
-    names = (file.name for file in settings.BACKUP_FOLDER.glob(f"{tenant.slug}-*.backup"))
-    return sorted((name for name in names if _BACKUP.fullmatch(name.removeprefix(f"{tenant.slug}-"))), reverse=True)
+    found: dict[str, str] = {}
+    # Earlier releases named them by the slug.
+    for owner in (str(tenant.pk), tenant.slug, *former_slugs.of(tenant.pk)):
+        for file in settings.BACKUP_FOLDER.glob(f"{owner}-*.backup"):
+            moment = file.name.removeprefix(f"{owner}-")
+            if _BACKUP.fullmatch(moment):
+                found[file.name] = moment
+    return sorted(found, key=lambda name: (found[name], name), reverse=True)
 
 
 @kind_of_job(RESTORE)

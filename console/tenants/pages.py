@@ -95,6 +95,7 @@ def _buttons(tenant: Tenant, staff: Staff) -> list[Button]:
     wanted = [
         ("finish", _("Finish provisioning"), "primary", state == State.PROVISIONING),
         ("settings", _("Settings"), "primary", state not in (State.PROVISIONING, State.DELETING)),
+        ("slug", _("Change slug"), "default", state not in (State.PROVISIONING, State.DELETING)),
         (
             "migrate",
             _("Migrate"),

@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from ipaddress import ip_address
@@ -29,6 +30,7 @@ from granian.server.mp import MPServer
 
 from identity_platform.environment import state_folder, text
 from identity_platform.serving.workers import (
+    FENCED,
     FINISH_SECONDS,
     SAMPLE_COMMAND,
     STOPPING,
@@ -79,7 +81,7 @@ def main() -> None:
         metrics.delete_stale_files()
         with bound(settings.HOST, settings.PORT) as listener:
             BaseCommand().check(databases=["default"])
-            call_command("prepare")
+            _prepare(lambda: call_command("prepare"))
             importlib.import_module(PLATFORM)
             from identity_platform.crypto import argon2id
 
@@ -104,6 +106,18 @@ def main() -> None:
         if problem.filename is None:
             raise
         sys.exit(f"bin/serve: {problem.filename}: {problem.strerror}")
+
+
+def _prepare(prepare: Callable[[], object]) -> None:
+    """Prepare the databases. A fenced installation starts too: its probes and metrics say why it serves nothing."""
+    from django.core.management import CommandError
+
+    try:
+        prepare()
+    except CommandError as problem:
+        if problem.returncode != FENCED:
+            raise
+        print(f"bin/serve: every request gets 503. {problem}", file=sys.stderr, flush=True)
 
 
 class PortTaken(Exception):

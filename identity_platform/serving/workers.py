@@ -17,6 +17,8 @@ from multiprocessing import connection
 WORKER_COMMANDS = ("tenant_worker", "deliver_events")
 # Runs beside them where there is a demo tenant.
 SAMPLE_COMMAND = "serve_sample"
+# Exit code of `prepare` if the global database was restored and no operator has adopted it: a later run may succeed.
+FENCED = 75
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 FINISH_SECONDS = 10
 # Shared by a server and the workers it forks: 1 once it is about to stop.

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from identity_platform.api.views import ApiViewSet, endpoint
 from openid.metadata.documents import provider_metadata
-from openid.tenant_of_request import tenant_of_request
+from openid.tenant_of_request import tenant_of_keys, tenant_of_request
 from tenants.errors import TenantBusy, UnknownTenant
 from tenants.states import Purpose
 from userflow.sessions import signing
@@ -100,9 +100,10 @@ class IssuerViewSet(ApiViewSet):
     def jwks(self, request: Request, slug: str) -> Response:
         """Get the keys of a tenant's tokens.
 
-        Return the current and still valid keys (RFC 7517), which can be cached.
+        Return the current and still valid keys (RFC 7517), which can be cached. Also at the address of a former slug, for
+        tokens that have not expired.
         """
-        tenant = tenant_of_request(request._request)
+        tenant = tenant_of_keys(request._request)
         if tenant.allows(Purpose.WRITE):
             # The first look-up creates the key, so that a verifier never caches an empty set.
             signing.signer(tenant.tenant_id)

@@ -9,7 +9,7 @@ from django.db.backends.postgresql.psycopg_any import IsolationLevel
 from psycopg import OperationalError
 
 from identity_platform.postgresql import base
-from tenants import servers
+from tenants import fences, marks, servers
 from tenants.backend.leases import Leases
 from tenants.backend.pool import TenantConnectionPool
 from tenants.backend.raw import BoundByClient, BoundByServer, TenantConnection
@@ -80,8 +80,16 @@ class DatabaseWrapper(base.DatabaseWrapper):
         params |= servers.parameters(target.server_id, target.server_revision, direct=target.direct)
         by_server = self.settings_dict["OPTIONS"].get("server_side_binding") is True
         params |= {"dbname": target.database, "cursor_factory": BoundByServer if by_server else BoundByClient}
+        fences.require()
         raw = TenantConnection.connect(**params, autocommit=True)
         raw.watch_revocations()
+        if target.tenant_id is not None:
+            # Once per connection: requests that find one in the pool pay nothing.
+            try:
+                marks.check(raw, target.server_id, target.database, target.tenant_id)
+            except BaseException:
+                raw.close()
+                raise
         return raw
 
     def connect_again(self) -> TenantConnection:

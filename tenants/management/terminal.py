@@ -6,7 +6,7 @@ from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 from rich.console import Console
@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressC
 from rich.table import Table
 
 from identity_platform.api.errors import ApiError
+from tenants import fences
 from tenants.capacity import labels_in
 from tenants.setting_fields import REGION
 
@@ -32,12 +33,17 @@ UNBOUNDED = 10_000
 class OperatorCommand(BaseCommand):
     """A command that ends with exit code 2 and the error's text when an action rejects the call.
 
-    Ctrl-C ends it with exit code 130: every job continues when it is run again. `handle` declares its options as keyword
-    arguments.
+    A fenced installation rejects it too. Ctrl-C ends it with exit code 130: every job continues when it is run again.
+    `handle` declares its options as keyword arguments.
     """
+
+    # Whether it runs in a restored installation that no operator has adopted: it writes nothing outside the global database.
+    allowed_while_fenced: ClassVar[bool] = False
 
     def execute(self, *args: object, **options: object) -> str | None:
         try:
+            if not self.allowed_while_fenced:
+                fences.require()
             return super().execute(*args, **options)
         except ApiError as error:
             raise CommandError(error.text, returncode=NOT_TRIED) from error

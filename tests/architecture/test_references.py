@@ -48,6 +48,8 @@ UNCHECKED = {
     "registry.ServiceCount.tenant_id": COUNTER,
     "registry.ServiceImport.holder": NO_ID,
     "tenants.ConnectionLease.process": NO_ID,
+    "tenants.TenantRecord.installation": "compared when a connection is opened (`tenants.marks`)",
+    "tenants.TenantRecord.tenant_id": "compared when a connection is opened (`tenants.marks`)",
     "tenants.DataKey.owner": "compared as `data key` and `data key without tenant`",
     "tenants.DataKey.ring_key_id": "ENCRYPTION_KEYS, compared as `data key`",
     "userflow.AdminAttempts.subject": EXPIRES,

@@ -83,6 +83,7 @@ PAGES: dict[str, Page] = {
     "tenants_tenant_add": Page("never"),
     "tenants_tenant_provision": Page("tenants:write", operators=True),
     "tenants_tenant_settings": Page(of=("tenant",), of_operators="tenants:write", of_admins="admins:write"),
+    "tenants_tenant_slug": _step(),
     "tenants_tenant_suspend": _step(works=True),
     "tenants_tenant_resume": _step(works=True),
     "tenants_tenant_finish": _step(works=True),

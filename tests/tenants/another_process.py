@@ -12,7 +12,11 @@ from typing import Any
 
 
 def serve(database: str) -> None:
-    """Run each line of JSON on standard input: `command` (a list) and `kill_after` (a step, or none)."""
+    """Run each line of JSON on standard input: `command` (a list) and `kill_after` (a step, or none).
+
+    With `path` in place of `command` send a GET request to the process itself: the code stands for the response's status.
+    `database` and `prefix` are those of another installation.
+    """
     import django
 
     django.setup()
@@ -38,6 +42,19 @@ def _run(asked: dict[str, Any], writing: int) -> None:
 
     from tenants import steps
 
+    if asked.get("database"):
+        from django.conf import settings
+        from django.db import connection
+
+        settings.DATABASES["default"]["NAME"] = connection.settings_dict["NAME"] = asked["database"]
+        settings.TENANT_DATABASE_PREFIX, settings.TENANT_WARM_POOL = asked["prefix"], 2
+    if "path" in asked:
+        from django.test import Client
+
+        response = Client(raise_request_exception=False, HTTP_HOST="localhost").get(asked["path"])
+        os.write(writing, response.content[:60_000])
+        # More than an exit code can be.
+        os._exit(response.status_code // 100 * 10 + response.status_code % 100)
     if asked["kill_after"]:
         steps.completed = lambda step: os._exit(9) if step == asked["kill_after"] else None
     code, said = 0, io.StringIO()

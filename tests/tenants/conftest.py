@@ -51,15 +51,24 @@ class AnotherProcess:
             text=True,
         )
 
-    def run(self, *command: str, kill_after: str | None = None) -> Ended:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps({"command": command, "kill_after": kill_after}) + "\n")
-        self.process.stdin.flush()
-        ended = Ended(**json.loads(self.process.stdout.readline()))
+    def run(self, *command: str, kill_after: str | None = None, **installation: str) -> Ended:
+        """Run a command, with `database` and `prefix` in another installation."""
+        ended = self._ask({"command": command, "kill_after": kill_after, **installation})
         if kill_after:
             _locks_are_let_go()
         return ended
+
+    def get(self, path: str, **installation: str) -> tuple[int, str]:
+        """Return status and body of a GET request that the process sends to itself."""
+        ended = self._ask({"path": path, **installation})
+        return ended.code // 10 * 100 + ended.code % 10, ended.said
+
+    def _ask(self, asked: dict[str, Any]) -> Ended:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(asked) + "\n")
+        self.process.stdin.flush()
+        return Ended(**json.loads(self.process.stdout.readline()))
 
     def end(self) -> None:
         self.process.communicate()

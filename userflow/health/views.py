@@ -7,6 +7,7 @@ from rest_framework.response import Response
 
 from identity_platform.api import valkey
 from identity_platform.api.views import ApiViewSet, endpoint
+from tenants import fences
 from userflow.sessions.permissions import Anyone
 
 
@@ -31,6 +32,9 @@ class ReadyOut(StatusOut):
     status = serializers.CharField(help_text="ready, degraded (200: only the cache is unavailable) or not_ready (503)")
     database = serializers.CharField(help_text="connected or disconnected")
     cache = serializers.CharField(help_text="connected or disconnected")
+    fenced = serializers.CharField(
+        required=False, help_text="Why it serves nothing, if it was restored and no operator has adopted it."
+    )
 
 
 class HealthViewSet(ApiViewSet):
@@ -57,14 +61,19 @@ class HealthViewSet(ApiViewSet):
     def ready(self, request: Request) -> Response:
         """Check that database and cache are available.
 
-        503 if the global database is not. Without the cache requests are still served (`degraded`). Tenant databases
-        are not checked.
+        503 if the global database is not, or if it was restored and not adopted (`fenced`). Without the cache requests
+        are still served (`degraded`). Tenant databases are not checked.
         """
         database, cache = database_answers(), valkey.is_connected(timeout=1.0)
+        fenced = " ".join(fences.reasons()) if database else ""
+        served_at_all = database and not fenced
         served = "ready" if cache else "degraded"
         body = {
-            "status": served if database else "not_ready",
+            "status": served if served_at_all else "not_ready",
             "database": "connected" if database else "disconnected",
             "cache": "connected" if cache else "disconnected",
         }
-        return Response(body, status=200 if database else 503, headers={} if database else {"Retry-After": "2"})
+        if fenced:
+            body["fenced"] = fenced
+        ready = {"status": 200} if served_at_all else {"status": 503, "headers": {"Retry-After": "2"}}
+        return Response(body, **ready)

@@ -15,9 +15,9 @@ from identity_platform.api.pagination import Page, filtered, page_of
 from identity_platform.audit.differences import differences
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.postgresql.row_errors import first_or, unique_or
-from tenants import lookup, provisioning
+from tenants import former_slugs, lookup, provisioning
 from tenants.capacity import check_region, region_of
-from tenants.errors import NotConfirmed, SlugTaken, UnknownTenant, WrongRegion
+from tenants.errors import NotConfirmed, SlugNotConfirmed, SlugTaken, UnknownTenant, WrongRegion
 from tenants.final_backups import Deletion
 from tenants.models import DatabaseServer, Tenant, TenantDatabase
 from tenants.settings import SETTINGS, EffectiveSettings, merged
@@ -158,12 +158,13 @@ def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) ->
     """Change `name`, `slug`, `status` (active or suspended) and `settings` (merged; null restores a default).
 
     `reason` goes with the status suspended and is in the audit event. A tenant's own admin can change only some settings.
-    Settings and status need a recent proof. Settings that decide where links of mails lead, and the slug, which does so too,
-    can be changed by those who hold everything in the tenant, and its admins are told. Raises UnknownTenant, SlugTaken,
-    RelyingPartyTaken, ValidationFailed (also if enrolled factors depend on a setting), WrongState, InsufficientAuthentication,
-    NotAllowed, GrantsMoreThanHeld.
+    A new slug needs `confirm`, the present one: it changes the issuer. Settings, slug and status need a recent proof. Settings
+    that decide where links of mails lead, and the slug, which does so too, can be changed by those who hold everything in the
+    tenant, and its admins are told. Raises UnknownTenant, SlugTaken, SlugNotConfirmed, RelyingPartyTaken, ValidationFailed
+    (also if enrolled factors depend on a setting), WrongState, InsufficientAuthentication, NotAllowed, GrantsMoreThanHeld.
     """
     changes = dict(changes)
+    confirm = changes.pop("confirm", "")
     status, stated, reason = (changes.pop(name, None) for name in ("status", "settings", "reason"))
     if by.kind != OPERATOR and (changes or status is not None):
         raise NotAllowed("Only operators can change more than the settings of a tenant.")
@@ -172,16 +173,20 @@ def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) ->
     if status is not None:
         require_assurance(Action.CHANGE_TENANT_STATE, by)
     _check_slug(changes.get("slug"))
+    if changes.get("slug") is not None:
+        _check_slug_change(tenant_id, changes["slug"], confirm=confirm, by=by)
     _check_status(status, reason)
     with unique_or(SlugTaken), transaction.atomic():
         # The lock prevents lost updates of concurrent changes.
         tenant = _found(_existing().select_for_update(of=("self",)), tenant_id)
-        before = {"slug": tenant.slug, **tenant.settings}
+        before = {"slug": tenant.slug, "name": tenant.name, **tenant.settings}
         routed = _routed(before, {**changes, **(stated or {})})
         if routed:
             require_reach(by, EVERYTHING, ROUTING)
-        for field, value in changes.items():
-            setattr(tenant, field, value)
+        if "slug" in changes and changes["slug"] != tenant.slug:
+            former_slugs.change(tenant, changes["slug"])
+        if "name" in changes:
+            tenant.name = changes["name"]
         if stated is not None:
             settings = merged(tenant.settings, stated, by_operator=by.kind == OPERATOR)
             tenant_settings_changing.send(sender=Tenant, tenant_id=tenant_id, before=tenant.settings, after=settings)
@@ -195,7 +200,9 @@ def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) ->
                 "tenant.updated",
                 tenant_id=tenant_id,
                 target=("tenant", tenant_id),
-                details=differences(before, {"slug": tenant.slug, **tenant.settings}, [*changes, *(stated or {})]),
+                details=differences(
+                    before, {"slug": tenant.slug, "name": tenant.name, **tenant.settings}, [*changes, *(stated or {})]
+                ),
             )
         if routed:
             notify_of_routes(tenant_id=tenant_id, by=by, what="A setting", fields=routed)
@@ -210,6 +217,45 @@ def _routed(before: Mapping[str, object], changes: Mapping[str, object]) -> set[
     """Return the changed fields and settings that decide where tokens of the tenant's users are sent."""
     routes = {"slug", *(name for name, setting in SETTINGS.items() if setting.routes)}
     return {name for name in routes & changes.keys() if changes[name] != before.get(name)}
+
+
+def _check_slug_change(tenant_id: UUID, slug: str, *, confirm: str, by: Principal | None) -> None:
+    """Raise unless the caller may change the issuer of the tenant, and says so."""
+    present = find_tenant(tenant_id=tenant_id).slug
+    if slug == present:
+        return
+    require_assurance(Action.CHANGE_TENANT_STATE, by)
+    if confirm != present:
+        raise SlugNotConfirmed
+
+
+def change_slug(*, tenant_id: UUID, slug: str, confirm: str, by: Principal | None = None) -> Tenant:
+    """Give a tenant another slug, and with it another issuer. `confirm` is the present slug; `by` is None for a command.
+
+    The former slug stays reserved to the tenant: its pages redirect, and its keys stay published. Its metadata, its other
+    endpoints and its tokens are not valid any more. Raises UnknownTenant, SlugTaken, SlugNotConfirmed, ValidationFailed,
+    InsufficientAuthentication.
+    """
+    _check_slug(slug)
+    _check_slug_change(tenant_id, slug, confirm=confirm, by=by)
+    with unique_or(SlugTaken), transaction.atomic():
+        tenant = _found(_existing().select_for_update(of=("self",)), tenant_id)
+        if slug != tenant.slug:
+            former = former_slugs.change(tenant, slug)
+            record_for_platform(
+                "tenant.updated",
+                tenant_id=tenant_id,
+                target=("tenant", tenant_id),
+                details=differences({"slug": former}, {"slug": slug}, ["slug"]),
+            )
+            notify_of_routes(tenant_id=tenant_id, by=by, what="A setting", fields=["slug"])
+    lookup.forget()
+    return find_tenant(tenant_id=tenant_id)
+
+
+def applications_of(*, tenant_id: UUID) -> list[tuple[str, UUID]]:
+    """Return name and id of the tenant's active clients, which are configured with its issuer."""
+    return list(Client.objects.filter(tenant_id=tenant_id, active=True).order_by("name").values_list("name", "pk"))
 
 
 def _set_status(tenant_id: UUID, status: str, *, by: Principal, reason: str) -> None:

@@ -96,8 +96,9 @@ class TenantChanges(serializers.Serializer[object]):
     slug = Text(
         max_length=50,
         required=False,
-        help_text="Lower-case letters, digits and hyphens; unique. Addresses change with it.",
+        help_text="Lower-case letters, digits and hyphens; unique. The issuer changes with it: send `confirm`.",
     )
+    confirm = Text(max_length=63, required=False, help_text="The tenant's present slug, to confirm a new one.")
     status = Text(max_length=16, required=False, help_text="active or suspended")
     reason = Text(
         max_length=500,

@@ -16,6 +16,7 @@ from tenants.errors import (
     ProgramMissing,
     RelyingPartyInUse,
     RelyingPartyTaken,
+    SlugNotConfirmed,
     SlugTaken,
     TenantMismatch,
     UnknownTenant,
@@ -103,6 +104,7 @@ class TenantViewSet(ApiViewSet):
         errors=[
             UnknownTenant,
             SlugTaken,
+            SlugNotConfirmed,
             RelyingPartyTaken,
             RelyingPartyInUse,
             WrongState,
@@ -115,8 +117,9 @@ class TenantViewSet(ApiViewSet):
     def partial_update(self, request: Request, tenant_id: str) -> Response:
         """Change, suspend or resume a tenant.
 
-        Only the fields in the body change. While a tenant is suspended, its users and clients cannot sign in and their
-        tokens are rejected.
+        Only the fields in the body change. A new slug changes the issuer, so it needs `confirm` with the present slug and
+        a recent proof; the former slug stays reserved to the tenant. While a tenant is suspended, its users and clients
+        cannot sign in and their tokens are rejected.
         """
         wanted, changes = id_or(tenant_id, UnknownTenant), self.valid(serializers.TenantChanges)
         return Response(_record(actions.update_tenant(tenant_id=wanted, by=principal_at(request), changes=changes)))

@@ -3,14 +3,14 @@
 import sys
 from argparse import ArgumentParser
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from console.metrics.actions import SETTLED_SECONDS, Outcome, collect_figures
 from identity_platform.api.errors import ApiError
 from tenants.management import terminal
 
 
-class Command(BaseCommand):
+class Command(terminal.OperatorCommand):
     help = (
         "Update the metrics of the operators' console: users, factors, sizes and response times of the tenants' "
         "databases, and sign-ins, new users and registry calls per day. A tenant that fails keeps its old metrics and the "

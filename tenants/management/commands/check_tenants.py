@@ -13,6 +13,7 @@ class Command(terminal.OperatorCommand):
         "does not stop the others. Exit code 0: no problems; 1: there are problems, or some remain after the repair. "
         "Example: check_tenants --repair"
     )
+    allowed_while_fenced = True
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--repair", action="store_true", help="Repair what can be repaired without losing data.")

@@ -11,6 +11,7 @@ class Command(terminal.OperatorCommand):
         "List the tenants: slug, id, state, server, database, schema, and why the last step failed. "
         "Example: list_tenants --status suspended --json"
     )
+    allowed_while_fenced = True
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         states = [state.value for state in State if state is not State.DELETED]

@@ -110,7 +110,8 @@ def test_taken_slug_is_409(operator: Api) -> None:
     made = make(operator)
     assert operator.post(TENANTS, {"name": "Second", "slug": made["slug"]}).status_code == 409
     other = make(operator)
-    assert operator.patch(f"{TENANTS}/{other['tenant_id']}", {"slug": made["slug"]}).status_code == 409
+    changes = {"slug": made["slug"], "confirm": other["slug"]}
+    assert operator.patch(f"{TENANTS}/{other['tenant_id']}", changes).status_code == 409
 
 
 def test_update_merges_settings_and_null_restores(operator: Api) -> None:

@@ -2,16 +2,17 @@
 
 import getpass
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from identity_platform.api.errors import ApiError
+from tenants.management import terminal
 from tenants.management.terminal import NOT_TRIED
 from userflow.passwords.actions import set_admin_password
 
 ATTEMPTS = 3
 
 
-class Command(BaseCommand):
+class Command(terminal.OperatorCommand):
     """Audits the change, notifies the user by mail and ends all sessions, as any password change."""
 
     help = (

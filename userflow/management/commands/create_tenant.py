@@ -3,7 +3,7 @@ import os
 from argparse import ArgumentParser
 from collections.abc import Sequence
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from rest_framework.serializers import Field, ValidationError
 
 from identity_platform.api.errors import ApiError
@@ -14,7 +14,7 @@ from userflow.tenants.actions import NewTenant, generated_password, open_tenant
 from userflow.tenants.serializers import TenantIn
 
 
-class Command(BaseCommand):
+class Command(terminal.OperatorCommand):
     help = (
         "Create a tenant with its own database. Run it again with the same --slug to finish an interrupted creation. "
         "Example: create_tenant 'Acme Ltd' --slug acme --admin-username ann --admin-email ann@acme.example --json"

@@ -3,17 +3,17 @@ import threading
 from argparse import ArgumentParser
 
 from django.conf import settings
-from django.core.management.base import BaseCommand
 
 from identity_platform import tracing
 from identity_platform.serving import metrics_server
 from tenants import servers
 from tenants.backend.base import LEASES
+from tenants.management import terminal
 from userflow import mail
 from userflow.webhooks.deliverer import Deliverer
 
 
-class Command(BaseCommand):
+class Command(terminal.OperatorCommand):
     help = (
         "Send pending webhook messages, in order per endpoint and with retries, until SIGTERM or Ctrl-C; deliveries in "
         "flight are finished. Can run on several machines and can be killed without losing messages. "

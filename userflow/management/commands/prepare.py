@@ -10,10 +10,11 @@ from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
 from identity_platform.crypto import SealBroken
-from tenants import fleet, keys, warm_pool
+from identity_platform.serving.workers import FENCED
+from tenants import fences, fleet, keys, warm_pool
 from tenants.capacity import main_server
 from tenants.databases import ensure_template
-from tenants.errors import DataKeyLocked
+from tenants.errors import DataKeyLocked, InstallationFenced
 from tenants.models import Tenant
 from tenants.servers import direct_to_global
 from tenants.states import State
@@ -53,6 +54,13 @@ class Command(BaseCommand):
                 "ENCRYPTION_KEYS does not contain the key that sealed this database's secrets. Add that key to the list."
             ) from problem
         server = main_server()
+        # Its own database is migrated, so that it can be adopted. Nothing is done on the servers.
+        try:
+            fences.require()
+        except InstallationFenced as fenced:
+            raise CommandError(fenced.text, returncode=FENCED) from fenced
+        if server.detached:
+            return
         ensure_template(server)
         if settings.EMBEDDED:
             self._upgrade_tenants()

@@ -1,13 +1,14 @@
 from argparse import ArgumentParser
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from tenants.management import terminal
 from tenants.management.terminal import NOT_TRIED
 from tenants.queries import tenant_named
 from userflow.sessions import signing
 
 
-class Command(BaseCommand):
+class Command(terminal.OperatorCommand):
     help = (
         "Create the next signing key. It is published in the JWKS at once and signs ten minutes later, so that verifiers "
         "that cache the JWKS know it in time. Older keys verify until their last tokens have expired. No user is "

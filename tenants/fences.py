@@ -1,0 +1,356 @@
+"""Keep an installation whose global database was restored or copied from serving, writing and delivering.
+
+Every database server carries a mark, in a small database of its own: the installation, its epoch, and two counters that the
+global database raises first. So the global database is never behind a mark, unless it was restored to an earlier moment. The
+global database itself stores which physical database it is (cluster, database, table), so a copy made from a dump is
+recognized as one. No clock is compared.
+
+A fenced process responds with 503, and starts no job: `require` is called where a connection to a tenant's database is opened
+and where a job takes its lock. `tenants.adoption` has the two ways out.
+"""
+
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID, uuid4
+
+import psycopg
+import structlog
+from django.conf import settings
+from django.db import InterfaceError, OperationalError, ProgrammingError, connection, transaction
+from django.db.models import F
+from psycopg import sql
+
+from identity_platform.api.errors import ApiError
+from tenants import servers
+from tenants.errors import InstallationFenced, ServerUnfit
+from tenants.models import DatabaseServer, Installation
+
+log = structlog.get_logger("identity.tenants")
+
+# An asynchronous failover can lose the last seconds of the global database, and a check of the servers with them.
+TOLERATED_BEATS: Final = 5
+# How often a fenced process looks whether it was adopted or detached.
+_LOOK_AGAIN_SECONDS: Final = 2.0
+_AT_ONCE: Final = 8
+_ESTABLISH_LOCK: Final = 7_215_015
+_TABLE: Final = """
+CREATE TABLE IF NOT EXISTS server_mark (
+  one boolean PRIMARY KEY DEFAULT true CHECK (one), installation uuid NOT NULL, epoch bigint NOT NULL,
+  revision bigint NOT NULL, beats bigint NOT NULL)
+"""
+_SET: Final = """
+INSERT INTO server_mark (installation, epoch, revision, beats) VALUES (%s, %s, %s, %s)
+ON CONFLICT (one) DO UPDATE SET installation = excluded.installation, epoch = greatest(server_mark.epoch, excluded.epoch),
+  revision = greatest(server_mark.revision, excluded.revision), beats = greatest(server_mark.beats, excluded.beats)
+"""
+_RAISE: Final = """
+UPDATE server_mark SET revision = greatest(revision, %s), beats = greatest(beats, %s) WHERE installation = %s AND epoch <= %s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerMark:
+    """What a server says about the installation that it belongs to."""
+
+    installation: UUID
+    epoch: int
+    revision: int
+    beats: int
+
+
+@dataclass(slots=True)
+class _Process:
+    """What this process knows. Replaced as a whole, so that threads need no lock to read it."""
+
+    installation: UUID | None = None
+    epoch: int = 0
+    revisions: int = 0
+    reasons: tuple[str, ...] = ()
+    looked_at: float = 0.0
+
+
+_process = _Process()
+_looking = threading.Lock()
+
+
+def database_of_marks() -> str:
+    """Return the name of the database that holds a server's mark."""
+    return f"{settings.TENANT_DATABASE_PREFIX}fence"
+
+
+# --- asking ----------------------------------------------------------------------------------------------------------
+
+
+def require() -> None:
+    """Raise InstallationFenced unless this installation may use its database servers. Costs nothing once it was allowed."""
+    if _process.installation is None and (reasons := look()):
+        raise InstallationFenced(" ".join(reasons))
+
+
+def reasons() -> tuple[str, ...]:
+    """Return why the installation is fenced; empty if it is not. Looks again every few seconds while it is."""
+    return () if _process.installation is not None else look()
+
+
+def own_mark() -> tuple[UUID, int]:
+    """Return the installation and the epoch that this process has proven. Raises InstallationFenced."""
+    require()
+    # Null only while the global database has no table of installations yet.
+    return _process.installation or UUID(int=0), _process.epoch
+
+
+def look(*, again: bool = False) -> tuple[str, ...]:
+    """Compare the global database with the marks of the servers; return why the installation is fenced.
+
+    `again` also in a process that was allowed before: the global database may have been restored since.
+    """
+    global _process
+    with _looking:
+        if not again:
+            if _process.installation is not None:
+                return ()
+            if _process.reasons and time.monotonic() < _process.looked_at + _LOOK_AGAIN_SECONDS:
+                return _process.reasons
+        try:
+            installation, found = _examined()
+        except ProgrammingError:
+            # `prepare` has not run with this release. What needs the fence needs its tables too.
+            return ()
+        except (OperationalError, InterfaceError):
+            # Without the global database nothing is served anyway. The next call looks again.
+            connection.close_if_unusable_or_obsolete()
+            return ()
+        if found and found != _process.reasons:
+            log.error("installation_fenced", reasons=list(found), next="run adopt_installation or detach_installation")
+        _process = (
+            _Process(reasons=found, looked_at=time.monotonic())
+            if found
+            else _Process(installation.pk, installation.epoch, _revisions())
+        )
+        return found
+
+
+def _examined() -> tuple[Installation, tuple[str, ...]]:
+    present = list(DatabaseServer.objects.filter(detached=False).order_by("pk"))
+    # Before the global database is read: it raises its counters first.
+    marks = read_marks(present)
+    installation = Installation.objects.first()
+    if installation is None:
+        return _established(present, marks)
+    found = list(_differences(installation, marks))
+    if not found:
+        for server in present:
+            if server.pk in marks and marks[server.pk] is None:
+                set_mark(server, installation)
+    return installation, tuple(found)
+
+
+def _established(
+    present: Sequence[DatabaseServer], marks: dict[int, ServerMark | None]
+) -> tuple[Installation, tuple[str, ...]]:
+    """Make this a new installation, or an upgraded one, if no server belongs to one already."""
+    if taken := [server.name for server in present if marks.get(server.pk) is not None]:
+        return Installation(), (
+            f"The database servers {', '.join(taken)} belong to an installation that the global database does not know: it is "
+            "older than they are.",
+        )
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_ESTABLISH_LOCK])
+        installation, _ = Installation.objects.get_or_create(one=True, defaults={"id": uuid4(), "home": home()})
+    for server in present:
+        if server.pk in marks:
+            set_mark(server, installation)
+    return installation, ()
+
+
+def _differences(installation: Installation, marks: dict[int, ServerMark | None]) -> list[str]:
+    found = []
+    if installation.home != home():
+        found.append("This global database was restored from a dump, copied, or moved to another database server.")
+    for server in DatabaseServer.objects.filter(pk__in=marks).order_by("name"):
+        mark = marks[server.pk]
+        if mark is None:
+            continue
+        if mark.installation != installation.pk:
+            found.append(f"The database server {server.name} belongs to another installation.")
+        elif mark.epoch > installation.epoch:
+            found.append(f"Another copy of this installation was adopted: {server.name} has its epoch {mark.epoch}.")
+        elif mark.revision > server.fence_revision:
+            number = mark.revision - server.fence_revision
+            found.append(
+                f"The global database is older than the database server {server.name}: {number} created, moved or deleted "
+                "databases are missing in it."
+            )
+        elif mark.beats > server.fence_beats + TOLERATED_BEATS:
+            found.append(
+                f"The global database is older than the database server {server.name}, which an installation has used since."
+            )
+    return found
+
+
+def note_new_connection(raw: psycopg.Connection[object]) -> None:
+    """Notice a restored global database in a running process: a restore ends the connections to it.
+
+    Called with each new connection to the global database. One statement, which reads no server.
+    """
+    global _process
+    known = _process
+    if known.installation is None:
+        return
+    try:
+        row = raw.execute(
+            "SELECT (SELECT id FROM tenants_installation), (SELECT epoch FROM tenants_installation),"
+            " (SELECT coalesce(sum(fence_revision), 0) FROM tenants_databaseserver)"
+        ).fetchone()
+    except psycopg.Error:
+        return
+    assert isinstance(row, tuple)
+    if row[0] != known.installation or row[1] < known.epoch or row[2] < known.revisions:
+        _process = _Process()
+
+
+def home() -> str:
+    """Return which physical database this is. A failover and a restart do not change it; a dump that is restored does."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT has_function_privilege('pg_control_system()', 'EXECUTE')")
+        ((may_read,),) = cursor.fetchall()
+        cluster = "(SELECT system_identifier FROM pg_control_system())" if may_read else "0"
+        cursor.execute(
+            f"SELECT concat_ws(':', {cluster}, (SELECT oid FROM pg_database WHERE datname = current_database()),"
+            " 'tenants_installation'::regclass::oid)"
+        )
+        ((found,),) = cursor.fetchall()
+    return str(found)
+
+
+def _revisions() -> int:
+    return sum(DatabaseServer.objects.values_list("fence_revision", flat=True))
+
+
+# --- marks of servers ------------------------------------------------------------------------------------------------
+
+
+def read_marks(present: Sequence[DatabaseServer]) -> dict[int, ServerMark | None]:
+    """Return the marks by server id: None for a server without one. Servers that do not respond are missing."""
+    found: dict[int, ServerMark | None] = {}
+    reached: list[tuple[DatabaseServer, servers.Parameters]] = []
+    for server in present:
+        with suppress(ApiError):
+            reached.append((server, _parameters(server)))
+    if not reached:
+        return found
+
+    def read(server: DatabaseServer, parameters: servers.Parameters) -> None:
+        try:
+            found[server.pk] = _read(parameters)
+        except psycopg.Error as problem:
+            # It cannot be used either. Its mark is compared when it is back, at the check of the servers at the latest.
+            log.warning("fence_not_read", server=server.name, cause=type(problem).__qualname__)
+
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="fence") as threads:
+        list(threads.map(lambda each: read(*each), reached))
+    return found
+
+
+def read_mark(server: DatabaseServer) -> ServerMark | None:
+    """Return the mark of one server. Raises psycopg.Error if it does not respond."""
+    return _read(_parameters(server))
+
+
+def _parameters(server: DatabaseServer) -> servers.Parameters:
+    return servers.parameters(server.pk, server.revision, direct=True) | {"dbname": database_of_marks()}
+
+
+def _read(parameters: servers.Parameters) -> ServerMark | None:
+    try:
+        with servers.connect_for_maintenance(parameters) as raw:
+            row = raw.execute("SELECT installation, epoch, revision, beats FROM server_mark").fetchone()
+    except psycopg.errors.UndefinedTable:
+        return None
+    except psycopg.OperationalError as problem:
+        if is_missing(problem, database_of_marks()):
+            return None
+        raise
+    return None if row is None else ServerMark(*row)
+
+
+def is_missing(problem: psycopg.OperationalError, database: str) -> bool:
+    """Return whether a connection failed because the server has no such database."""
+    # libpq reports the end of a connection's start without its SQLSTATE (3D000).
+    return f'database "{database}" does not exist' in str(problem)
+
+
+def set_mark(server: DatabaseServer, installation: Installation) -> None:
+    """Mark a server as this installation's. Its counters never go down."""
+    with servers.maintenance(server) as raw:
+        known = raw.execute("SELECT 1 FROM pg_database WHERE datname = %s", [database_of_marks()]).fetchone()
+        if known is None:
+            # Another process may do the same at this moment.
+            with suppress(psycopg.errors.DuplicateDatabase, psycopg.errors.UniqueViolation):
+                raw.execute(
+                    sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'").format(
+                        sql.Identifier(database_of_marks())
+                    )
+                )
+    row = DatabaseServer.objects.values_list("fence_revision", "fence_beats").get(pk=server.pk)
+    with servers.connect_for_maintenance(_parameters(server)) as raw:
+        with suppress(psycopg.errors.UniqueViolation):
+            raw.execute(_TABLE)
+        raw.execute(_SET, [installation.pk, installation.epoch, *row])
+
+
+def reject_foreign(raw: servers.Connection, name: str) -> None:
+    """Raise ServerUnfit if a server that an operator adds belongs to another installation."""
+    installation, epoch = own_mark()
+    parameters = raw.info.get_parameters() | {"password": raw.info.password, "dbname": database_of_marks()}
+    mark = _read({option: value for option, value in parameters.items() if value})
+    if mark is not None and (mark.installation != installation or mark.epoch > epoch):
+        raise ServerUnfit(
+            f"The database server {name} belongs to another installation, or to another copy of this one. Two installations on "
+            "one server need different values of TENANT_DATABASE_PREFIX."
+        )
+
+
+def enroll(server: DatabaseServer) -> None:
+    """Mark a server that an operator has added."""
+    if (mark := read_mark(server)) is not None:
+        # It was this installation's before, and removed.
+        DatabaseServer.objects.filter(pk=server.pk).update(fence_revision=mark.revision, fence_beats=mark.beats)
+    set_mark(server, Installation.objects.get())
+
+
+def advance(server: DatabaseServer) -> None:
+    """Raise the revision before a database on the server is created, taken, moved or deleted: first here, then there.
+
+    Raises InstallationFenced; psycopg.OperationalError if the server does not respond.
+    """
+    _raise(server, "fence_revision")
+
+
+def beat(server: DatabaseServer) -> None:
+    """Tell the server that the installation uses it, at each check. Raises like `advance`."""
+    _raise(server, "fence_beats")
+
+
+def _raise(server: DatabaseServer, column: str) -> None:
+    require()
+    DatabaseServer.objects.filter(pk=server.pk).update(**{column: F(column) + 1})
+    row = DatabaseServer.objects.values_list("fence_revision", "fence_beats").get(pk=server.pk)
+    try:
+        with servers.connect_for_maintenance(_parameters(server)) as raw:
+            if raw.execute(_RAISE, [*row, *own_mark()]).rowcount:
+                return
+    except psycopg.errors.UndefinedTable:
+        pass
+    except psycopg.OperationalError as problem:
+        if not is_missing(problem, database_of_marks()):
+            raise
+    # A server without a mark gets one, with the counters as they are now.
+    if found := look(again=True):
+        raise InstallationFenced(" ".join(found))
