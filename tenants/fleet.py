@@ -28,7 +28,7 @@ from tenants.target import DatabaseTarget
 
 # Suspended tenants are migrated as well, or they could not be resumed; they stay suspended.
 # The migration that creates the table of the mark.
-MARKED_SINCE = "tenants.0015_fences_and_former_slugs"
+MARKED_SINCE = "tenants.0016_fences_and_former_slugs"
 MIGRATED = (State.ACTIVE, State.SUSPENDED, State.MIGRATING)
 
 
