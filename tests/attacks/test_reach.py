@@ -361,14 +361,18 @@ def test_weak_admin_moves_nothing_in_the_console(new_tenant: Callable[[], TestTe
     client = f"/admin/userflow/client/{app['client_id']}"
     hook, registry = f"/admin/platform/webhooks/{endpoint['id']}", f"/admin/registry/service/{service['id']}"
     forms: list[tuple[str, dict[str, Any], str]] = [
-        (f"{client}/rotate/", {"overlap_seconds": "60"}, "first-party"),
+        (f"{client}/rotate/", {"overlap_hours": "0"}, "first-party"),
         (f"{client}/deactivate/", {}, "first-party"),
         (f"{client}/delete/", {}, "first-party"),
         (f"/admin/tenants/tenant/{home.id}/settings/", {**settings_form, "password_reset_url": ATTACKER}, "links of"),
         (f"{hook}/rotate/", {}, "endpoint receives data"),
         (f"{hook}/replay/", {}, "endpoint receives data"),
         (f"{hook}/delete/", {}, "endpoint receives data"),
-        (f"{registry}/edit/", {**body, "base_url": "https://attacker.example", "metadata": "{}"}, "has credentials"),
+        (
+            f"{registry}/edit/",
+            {**body, "base_url": "https://attacker.example", "status": "active", "metadata": "{}"},
+            "has credentials",
+        ),
     ]
     permissions = {name for name in TENANT_PERMISSIONS if name.split(":")[0] in ("clients", "webhooks", "admins")}
     weak = new_tenant_admin(home, *permissions, "services:read", "services:write").sign_in()
