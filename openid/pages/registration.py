@@ -176,7 +176,7 @@ class VerifyEmailPage(NewPasswordPage):
     def _registration_of(self, email: str) -> UUID | None:
         """Return the registration that this browser waits for, if it is one of this address.
 
-        The code of another registration of the address, which a stranger may have made, does not verify it.
+        The code of another registration of the address, which another person may have made, does not verify it.
         """
         if self.steps.registration and email_key(self.steps.email) == email_key(email):
             return UUID(self.steps.registration)

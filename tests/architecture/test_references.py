@@ -77,6 +77,7 @@ UNCHECKED = {
     "userflow.IndexedEndUser.tenant_id": INDEX,
     "userflow.IndexedEndUser.user_id": INDEX,
     "userflow.PendingClientChange.client_id": "the client may be deleted; the deliverer applies the change and deletes the row",
+    "userflow.PendingRegistration.client_id": EXPIRES,
     "userflow.WebhookEndpoint.lease": NO_ID,
     "userflow.WebhookMessage.endpoint_id": "the endpoint may be deleted; purge_expired deletes the message",
     "userflow.WebhookMessage.message_id": NO_ID,

@@ -128,7 +128,7 @@ def start_proof(
     """Send a link and a code to `email`; an older verification of the user ends. Call it inside the tenant's transaction.
 
     `keep` is the session that continues when the address changes. Without `mails`, the row is stored all the same: a change
-    to the address of another user must look like any other change, and its link and code reach nobody.
+    to the address of another user must look like any other change, and its link and code are sent to no one.
     """
     proof = EmailProof(user=user, email=email, email_key=key, session_id=keep)
     issued = issue_secrets(proof, tenant)

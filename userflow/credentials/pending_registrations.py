@@ -4,8 +4,8 @@ Each registration waits by itself, with the password that was sent with it, unti
 becomes a user with this password, and the other registrations of the address end. Until then it is no user: anyone can
 register an address that is not theirs, so it must neither displace another registration nor change what that one does.
 
-A registration of an address that a user has already is stored as well, and its link and code reach nobody: what the caller
-can see, and the time that it takes, are the same.
+A registration of an address that a user has already is stored as well, and its link and code are sent to no one: what the
+caller can see, and the time that it takes, are the same.
 """
 
 from base64 import urlsafe_b64encode
@@ -129,7 +129,7 @@ def start_reset(key: str, tenant: lookup.TenantContext) -> tuple[EndUser, str] |
     first = _waiting(key).exclude(password="").order_by("created_at").first()
     if first is None:
         return None
-    # The name may be a stranger's; the client is one that takes registrations.
+    # The name may be another person's; the client is one that takes registrations.
     row = PendingRegistration(email=first.email, email_key=key, client_id=first.client_id)
     issued = proofs.issue_secrets(row, tenant, lifetime=RESET_LIFETIME)
     # Its mail has no code.

@@ -35,7 +35,7 @@ def giving_way(key: str) -> "QuerySet[EndUser]":
     """Return the users with this address who give way to a registration whose address is verified.
 
     Unused registrations, and unused users without a password whom an admin or an import created and who have been granted
-    nothing: a registration is mailed to the owner of the address, but its password may be a stranger's, who must not get
+    nothing: a registration is mailed to the owner of the address, but its password may be another person's, who must not get
     what an admin gave to the owner.
     """
     unused = EndUser.objects.filter(

@@ -132,7 +132,7 @@ def _count_attempt(key: str, user_id: UUID | None) -> list[MailedCode]:
         from_elsewhere = ~is_own & Q(wrong_codes__lt=proofs.WRONG_CODES_FROM_ELSEWHERE)
         valid &= (is_own & Q(own_wrong_codes__lt=proofs.OWN_WRONG_CODES)) | from_elsewhere
     else:
-        # Nobody else can use up the attempts of a caller who knows the id: only those with it count.
+        # No other caller can use up the attempts of a caller who knows the id: only those with it count.
         valid &= Q(pk=user_id)
     one = 0 if user_id else 1
     own_one = Case(When(is_own, then=one), default=0)

@@ -138,7 +138,7 @@ def ask_for_end_user_reset(*, email: str, client_id: UUID | None = None, tenant_
     try:
         _limit(END_USERS, str(tenant_id or client_id), key)
     except TooManyFromAddress:
-        # Strangers must not use up what the user needs: the network of a recent sign-in has a limit of its own.
+        # Other callers must not use up what the user needs: the network of a recent sign-in has a limit of its own.
         network = _known_network(_tenant_of(tenant_id, client_id), key)
         if network is None:
             raise

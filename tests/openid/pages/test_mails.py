@@ -109,24 +109,24 @@ def test_register_of_unverified_address_sends_the_code_again(new_tenant: Callabl
 def test_code_of_a_strangers_registration_does_not_verify_the_browsers(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     Tenant.objects.filter(pk=tenant.id).update(settings={"email_verification": "required"})
-    owner, stranger, email = Visitor(tenant), Visitor(tenant), new_address()
-    for visitor, password in ((owner, PASSWORD), (stranger, NEW)):
+    owner, attacker, email = Visitor(tenant), Visitor(tenant), new_address()
+    for visitor, password in ((owner, PASSWORD), (attacker, NEW)):
         visitor.opens("register")
         visitor.sends(email=email, password=password)
         assert visitor.at == "verify-email"
     own, foreign = mails_to(email, "verify")
     owner.sends(email=email, code=code_in(foreign))
     assert "invalid or has expired" in owner.words
-    # The stranger's wrong codes do not end the owner's, and another mail repeats it.
+    # The attacker's wrong codes do not end the owner's, and another mail repeats it.
     for _ in range(FREE_TRIES + 1):
-        stranger.sends(email=email, code="000000" if code_in(own) != "000000" else "111111")
+        attacker.sends(email=email, code="000000" if code_in(own) != "000000" else "111111")
     owner.sends(email=email, again="1")
     assert code_in(mails_to(email, "verify")[-1]) == code_in(own)
     owner.sends(email=email, code=code_in(own))
     assert owner.at == "signin/password"
-    stranger.opens("signin")
-    stranger.sends(email=email)
-    assert stranger.sends(password=NEW).status_code == 400
+    attacker.opens("signin")
+    attacker.sends(email=email)
+    assert attacker.sends(password=NEW).status_code == 400
     owner.sends(password=PASSWORD)
     assert owner.at == "account"
 

@@ -214,7 +214,7 @@ def test_resend_repeats_what_is_valid_and_reveals_nothing(strict: TestTenant) ->
     assert known.status_code == unknown.status_code == nowhere.status_code == 200
     assert known.content == unknown.content == nowhere.content
     assert len(mails_to(person.email, PROOF)) == 2
-    # The caller may be a stranger, who must not void what the owner of the address has received.
+    # The caller may be another person, who must not void what the owner of the address has received.
     assert code_in(last_proof(person.email)) == code_in(first)
     assert verify(token=token_in(first)).status_code == 200
     assert Api().post(RESEND, {"tenant_id": str(strict.id), "email": person.email}).status_code == 200

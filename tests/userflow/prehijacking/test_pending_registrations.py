@@ -21,7 +21,7 @@ from userflow.credentials.models import PendingRegistration
 REGISTER, LOGIN, VERIFY = "/uflow/user/clients/register", "/uflow/auth/enduser/login", "/uflow/user/email/verify"
 RESEND, FORGOT = "/uflow/user/email/resend", "/uflow/auth/enduser/password/forgot"
 PROOF, TAKEN, RESET = "verify your e-mail address", "already", "new password"
-OWN, FOREIGN = "owner horse 6 battery", "stranger horse 7 battery"
+OWN, FOREIGN = "owner horse 6 battery", "attacker horse 7 battery"
 
 
 @pytest.fixture(scope="module")
@@ -70,26 +70,26 @@ def pending(tenant: TestTenant, email: str) -> int:
 
 
 @pytest.mark.parametrize("by", ["link", "code"])
-@pytest.mark.parametrize("stranger_comes", ["before", "after", "both"])
-def test_owners_proof_verifies_the_owners_password(strict: TestTenant, by: str, stranger_comes: str) -> None:
+@pytest.mark.parametrize("attacker_comes", ["before", "after", "both"])
+def test_owners_proof_verifies_the_owners_password(strict: TestTenant, by: str, attacker_comes: str) -> None:
     for _ in range(5):
         email = new_address()
         other_case = email.upper().replace("EXAMPLE.COM", "example.com")
-        strangers = []
-        if stranger_comes in ("before", "both"):
-            strangers.append(register(strict, email, FOREIGN).json()["user_id"])
+        others_ids = []
+        if attacker_comes in ("before", "both"):
+            others_ids.append(register(strict, email, FOREIGN).json()["user_id"])
         before = len(proofs_to(email))
         own = register(strict, email, OWN)
         (sent,) = proofs_to(email)[before:]
-        if stranger_comes in ("after", "both"):
-            strangers.append(register(strict, other_case, FOREIGN).json()["user_id"])
+        if attacker_comes in ("after", "both"):
+            others_ids.append(register(strict, other_case, FOREIGN).json()["user_id"])
         mails = [*proofs_to(email), *proofs_to(other_case)]
         others = [token_in(mail) for mail in mails if mail is not sent]
         assert own.status_code == 201
         done = verify(token=token_in(sent)) if by == "link" else by_code(strict, email, code_in(sent))
         assert (done.status_code, done.json()["user_id"]) == (200, own.json()["user_id"])
         assert (sign_in(strict, email, OWN).status_code, sign_in(strict, email, FOREIGN).status_code) == (200, 401)
-        assert [verify(token=token).status_code for token in others] == [400] * len(strangers)
+        assert [verify(token=token).status_code for token in others] == [400] * len(others_ids)
         assert indexed(strict, email) == [done_id(done)]
         assert pending(strict, email) == 0
 
@@ -181,8 +181,8 @@ def test_only_the_right_password_hears_that_verification_is_missing(strict: Test
 
 def test_where_verification_is_off_a_second_registration_is_409(new_tenant: Callable[[], TestTenant]) -> None:
     tenant, email = new_tenant(), new_address()
-    stranger = register(tenant, email, FOREIGN)
-    assert (stranger.status_code, register(tenant, email, OWN).status_code) == (201, 409)
+    attacker = register(tenant, email, FOREIGN)
+    assert (attacker.status_code, register(tenant, email, OWN).status_code) == (201, 409)
     assert sign_in(tenant, email, FOREIGN).status_code == 200
     # The owner of the mailbox comes in by a reset.
     assert Api().post(FORGOT, {"tenant_id": str(tenant.id), "email": email}).status_code == 200
@@ -209,9 +209,9 @@ def test_owner_comes_in_by_reset_past_registrations_of_others(strict: TestTenant
 
 def test_registrations_of_one_network_are_limited_not_those_of_others(strict: TestTenant, settings: Any) -> None:
     settings.PENDING_REGISTRATIONS_PER_ADDRESS, settings.PENDING_REGISTRATIONS_PER_NETWORK = 2, 4
-    stranger, email = Api(), new_address()
-    statuses = [register(strict, email, FOREIGN, stranger).status_code for _ in range(3)]
-    statuses += [register(strict, new_address(), FOREIGN, stranger).status_code for _ in range(3)]
+    attacker, email = Api(), new_address()
+    statuses = [register(strict, email, FOREIGN, attacker).status_code for _ in range(3)]
+    statuses += [register(strict, new_address(), FOREIGN, attacker).status_code for _ in range(3)]
     assert statuses == [201, 201, 429, 201, 201, 429]
     own = register(strict, email, OWN)
     assert (own.status_code, verify(token=token_in(proofs_to(email)[-1])).json()["user_id"]) == (
@@ -232,13 +232,13 @@ def test_registration_expires_and_can_be_repeated(strict: TestTenant) -> None:
     assert sign_in(strict, email, OWN).status_code == 200
 
 
-def test_strangers_wrong_codes_do_not_end_the_owners_code(strict: TestTenant) -> None:
+def test_others_wrong_codes_do_not_end_the_owners_code(strict: TestTenant) -> None:
     email, owner = new_address(), Api()
     registered = register(strict, email, OWN, owner)
     code = code_in(proofs_to(email)[-1])
     wrong = f"{(int(code) + 1) % 1_000_000:06d}"
-    stranger = Api()
-    assert {by_code(strict, email, wrong, stranger).status_code for _ in range(6)} == {400}
+    attacker = Api()
+    assert {by_code(strict, email, wrong, attacker).status_code for _ in range(6)} == {400}
     assert {by_code(strict, email, wrong).status_code for _ in range(25)} == {400}
     # From elsewhere, the code has no attempts left; for the owner's network and for who knows the id it has.
     assert by_code(strict, email, code).status_code == 400
@@ -261,7 +261,7 @@ def test_own_wrong_codes_end_the_code_and_not_the_link(strict: TestTenant, knows
 
 def test_code_with_the_id_is_that_of_this_registration(strict: TestTenant) -> None:
     email = new_address()
-    stranger = register(strict, email, FOREIGN)
+    attacker = register(strict, email, FOREIGN)
     foreign_code = code_in(proofs_to(email)[-1])
     own = register(strict, email, OWN)
     own_code = code_in(proofs_to(email)[-1])
@@ -269,10 +269,10 @@ def test_code_with_the_id_is_that_of_this_registration(strict: TestTenant) -> No
     assert by_code(strict, email, foreign_code, **known_id).status_code == 400
     assert by_code(strict, email, own_code, **known_id).json()["user_id"] == own.json()["user_id"]
     assert sign_in(strict, email, FOREIGN).status_code == 401
-    assert stranger.json()["user_id"] != own.json()["user_id"]
+    assert attacker.json()["user_id"] != own.json()["user_id"]
 
 
-def test_strangers_resend_leaves_link_and_code_valid(strict: TestTenant) -> None:
+def test_others_resend_leaves_link_and_code_valid(strict: TestTenant) -> None:
     for by in ("link", "code"):
         email = new_address()
         register(strict, email, OWN)
@@ -293,7 +293,7 @@ def test_waiting_change_does_not_take_a_fresh_registration(strict: TestTenant) -
     assert Api(token=token).put("/authmgr/profile", change).status_code == 200
     (asked,) = proofs_to(email)
     own = register(strict, email, OWN)
-    # The owner follows the older mail first: the address does not go to the account of the stranger.
+    # The owner follows the older mail first: the address does not go to the attacker's account.
     assert verify(token=token_in(asked)).status_code == 409
     assert by_code(strict, email, code_in(asked)).status_code == 409
     assert verify(token=token_in(proofs_to(email)[-1])).json()["user_id"] == own.json()["user_id"]
@@ -377,7 +377,7 @@ def test_setting_can_change_while_registrations_wait(new_tenant: Callable[[], Te
     register(tenant, email, OWN)
     link = token_in(proofs_to(email)[-1])
     require_verification(tenant, "off")
-    # Nobody has verified the address yet, so it can be registered; the owner's link still wins over an unused record.
+    # No user has verified the address yet, so it can be registered; the owner's link still wins over an unused record.
     assert register(tenant, email, FOREIGN).status_code == 201
     assert verify(token=link).status_code == 200
     assert (sign_in(tenant, email, OWN).status_code, sign_in(tenant, email, FOREIGN).status_code) == (200, 401)
@@ -407,11 +407,11 @@ def test_mails_to_one_address_are_limited_over_tenants(
     settings.LIMITS = {**settings.LIMITS, "mail_address_hour": (10, 3600), "mail_address_network": (3, 3600)}
     email, elsewhere = new_address(), new_tenant()
     require_verification(elsewhere, "required")
-    stranger = Api()
+    attacker = Api()
     for tenant in (strict, elsewhere) * 3:
-        assert register(tenant, email, FOREIGN, stranger).status_code == 201
+        assert register(tenant, email, FOREIGN, attacker).status_code == 201
     assert len(proofs_to(email)) == 3
-    # A stranger's network has only its share.
+    # Another caller's network has only its share.
     own = register(strict, email, OWN)
     assert verify(token=token_in(proofs_to(email)[-1])).json()["user_id"] == own.json()["user_id"]
     for _ in range(6):
