@@ -209,7 +209,8 @@ def _rows(model: type[Model], revocation: Revocation) -> Iterator[tuple[Any, str
     key = _table(model, revocation)._meta.pk
     assert key is not None  # every model has one
     subject, until = f"concat_ws(' ', {revocation.columns})", revocation.until or "NULL::timestamptz"
-    with connections[TENANT_ALIAS].cursor() as cursor:
+    # A cursor of the server, as a table may be large: the caller is in a transaction.
+    with connections[TENANT_ALIAS].chunked_cursor() as cursor:
         # All parts are constants of the models.
         cursor.execute(
             f"SELECT {key.column}, {subject}, sha256(convert_to({subject}, 'UTF8')), {until}"
