@@ -11,6 +11,8 @@ from tenants.errors import InstallationFenced
 
 # `ready` reports the fence by itself; alerts are made of the metrics.
 SERVED: Final = frozenset({"/uflow/health", "/uflow/live", "/uflow/ready", "/metrics"})
+# Documents of the release, the same in every installation.
+DOCUMENTS: Final = ("/schema/", "/docs/", "/static/")
 
 
 class Fence:
@@ -20,6 +22,7 @@ class Fence:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        if request.path not in SERVED and (reasons := fences.reasons()):
+        served = request.path in SERVED or request.path.startswith(DOCUMENTS)
+        if not served and (reasons := fences.reasons()):
             return plain_response(request.path, InstallationFenced(" ".join(reasons)))
         return self.get_response(request)

@@ -245,6 +245,7 @@ VALUES: Final[Mapping[str, Any]] = {
     "ReadyOut.status": "ready",
     "ReadyOut.database": "connected",
     "cache": "connected",
+    "fenced": "",
     # Registry
     "ServiceOut.name": "Payments",
     "ServiceOut.type": "payment",

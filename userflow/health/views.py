@@ -33,7 +33,7 @@ class ReadyOut(StatusOut):
     database = serializers.CharField(help_text="connected or disconnected")
     cache = serializers.CharField(help_text="connected or disconnected")
     fenced = serializers.CharField(
-        required=False, help_text="Why it serves nothing, if it was restored and no operator has adopted it."
+        help_text="Why it serves nothing, if it was restored and no operator has adopted it; else empty."
     )
 
 
@@ -72,8 +72,7 @@ class HealthViewSet(ApiViewSet):
             "status": served if served_at_all else "not_ready",
             "database": "connected" if database else "disconnected",
             "cache": "connected" if cache else "disconnected",
+            "fenced": fenced,
         }
-        if fenced:
-            body["fenced"] = fenced
         ready = {"status": 200} if served_at_all else {"status": 503, "headers": {"Retry-After": "2"}}
         return Response(body, **ready)

@@ -67,9 +67,9 @@ def said_after(api: Api) -> tuple[int, Any, float]:
     return response.status_code, response.json(), time.monotonic() - began
 
 
-READY = {"status": "ready", "database": "connected", "cache": "connected"}
-DEGRADED = {"status": "degraded", "database": "connected", "cache": "disconnected"}
-NOT_READY = {"status": "not_ready", "database": "disconnected", "cache": "connected"}
+READY = {"status": "ready", "database": "connected", "cache": "connected", "fenced": ""}
+DEGRADED = {"status": "degraded", "database": "connected", "cache": "disconnected", "fenced": ""}
+NOT_READY = {"status": "not_ready", "database": "disconnected", "cache": "connected", "fenced": ""}
 
 
 @pytest.mark.quiet_machine
