@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("userflow", "0032_members_newest_first"),
+        ("userflow", "0033_direct_sign_in"),
     ]
 
     operations = [
