@@ -214,7 +214,7 @@ def test_deactivation_ends_sessions_and_tickets(directory: Directory, server: ad
 def test_mapped_attributes_keep_unmapped_metadata(directory: Directory, server: ad.Slapd) -> None:
     person = server.add(ad.TestUser(1, directory.mail("ann"), attributes={"department": "Sales"}))
     mapping = {"name": "sAMAccountName", "metadata": {"dept": "department"}}
-    assert directory.change(mapping=mapping).json()["mapping"] == {"email": "mail", **mapping}
+    assert directory.change(mapping=mapping).json()["mapping"] == {"email": "mail", **mapping, "app_metadata": {}}
     directory.sync()
     user = directory.user(person.mail)
     assert (user["name"], user["metadata"]) == ("person1", {"dept": "Sales"})
