@@ -1,7 +1,7 @@
 """Faults of one place that a reviewer could miss: a filter dropped, a condition negated, a check removed, a limit moved by one.
 
-Libraries for this exist (mutmut, cosmic-ray). Their operators change constants and arithmetic; none drops a filter of a query or
-the call of a check, which are the faults that matter where tenants and users are kept apart.
+Libraries for this exist (mutmut, cosmic-ray). Their operators change constants, comparisons and arithmetic; none drops a filter
+of a query or the call of a check, which are the faults that matter where tenants and users are kept apart.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""Measure the tests: `bin/mutate --number 20` puts faults into the critical rooms, one at a time, and runs the tests of the room.
+"""Measure the tests: `bin/mutate --number 20` puts faults into the critical rooms, one at a time, and runs their tests.
 
 A fault that no test notices is printed as a survivor, and the score at the end. Faults are put into a copy of the tree. The
 same seed chooses the same faults. Exit code 1: the tests of a room fail without a fault, so they measure nothing.

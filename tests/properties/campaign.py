@@ -1,16 +1,17 @@
-"""What `tests.properties.run` runs inside pytest, for the databases of its fixtures: all starts, until the steps are used up."""
+"""What `tests.properties.run` runs inside pytest, for its databases: all starts, until the steps are used up."""
 
 import json
 import os
 import sys
 import time
+import traceback
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.properties.properties import Violation
+from tests.properties.machine import Failure
 from tests.properties.running import STEPS, explore
 from tests.properties.starts import STARTS
 from tests.properties.statistics import STATISTICS
@@ -44,9 +45,13 @@ def _explore(
     began, steps = time.monotonic(), STATISTICS.steps
     try:
         explore(
-            start, examples=options["examples"], steps=STEPS, seed_number=seed_number, shrinks=not options["no_shrink"]
+            start,
+            examples=options["examples"],
+            steps=STEPS,
+            seed_number=seed_number,
+            shortens=not options["no_shorten"],
         )
-    except Violation as violation:
+    except Failure as failure:
         of_start[start] += 1
         seconds = time.monotonic() - began
         found.append(
@@ -55,10 +60,16 @@ def _explore(
                 "seed": seed_number,
                 "steps": STATISTICS.first_violation_steps - steps,
                 "seconds": round(STATISTICS.first_violation_at - began, 1),
-                "seconds_with_shrinking": round(seconds, 1),
-                "sequence": str(violation).splitlines(),
+                "seconds_with_shortening": round(seconds, 1),
+                "sequence": str(failure).splitlines(),
             }
         )
-        sys.stdout.write(f"{violation}\n\n")
+        sys.stdout.write(f"{failure}\n\n")
+        sys.stdout.flush()
+    except Exception as error:
+        # A fault of a step, not a property: the other starts are explored all the same.
+        of_start[start] += 1
+        found.append({"start": start, "seed": seed_number, "sequence": traceback.format_exception(error)[-3:]})
+        sys.stdout.write(f"{start}: {''.join(traceback.format_exception(error)[-3:])}\n")
         sys.stdout.flush()
     STATISTICS.next_run()

@@ -1,7 +1,7 @@
 """The days of honest users, admins and the operator: what happens beside the attacker.
 
-Each step is a function of the scene and of drawn numbers. It returns what to print, or "" if it was not possible. None of them knows
-the attacker: they do what people do, and what the platform sends to a user reaches this user.
+Each step is a function of the scene and of drawn numbers. It returns what to print, or "" if it was not possible. None of them
+knows the attacker: they do what people do, and what the platform sends to a user reaches this user.
 """
 
 import re
@@ -112,7 +112,8 @@ def follow_mail(scene: Scene, draw: Draw) -> str:
     if person is None:
         return ""
     mails = _open_mails(scene, person)
-    for mailed in [mails[0], mails[-1]] if person.pending else [mails[-1]]:
+    own = [mailed for mailed in person.own_mails if mailed.links] if person.pending else []
+    for mailed in [*own, mails[-1]]:
         mailed.links.clear()
         response = _follow(scene, person, mailed.tokens[0], mailed.subject)
         if response is not None and response.status_code < 300:
@@ -161,6 +162,7 @@ def register(scene: Scene, draw: Draw) -> str:
         person.id = UUID(response.json()["user_id"])
         person.pending = person.registered_by_rule = True
         scene.people[name] = person
+        person.own_mails = [mailed for mailed in scene.peek_mails() if mailed.to == email and mailed.tokens]
     return f"a newcomer registers in {home.name.split()[0]}: {response.status_code}"
 
 
@@ -382,6 +384,7 @@ def restore(scene: Scene, draw: Draw) -> str:
     if scene.backup is None:
         return ""
     run_command("restore_tenant", scene.tenant.slug, str(scene.backup), yes=True)
+    scene.backup = None
     signing.forget(scene.tenant.id)
     scene.has_come_back = True
     _come_back(scene)
@@ -390,7 +393,7 @@ def restore(scene: Scene, draw: Draw) -> str:
 
 def delete_and_restore(scene: Scene, draw: Draw) -> str:
     """Delete the tenant and restore it from its final backup."""
-    with override_settings(DELETED_TENANT_BACKUP_DAYS=30, BACKUP_FOLDER=str(scene.folder)):
+    with override_settings(DELETED_TENANT_BACKUP_DAYS=30, BACKUP_FOLDER=scene.folder):
         said = run_command("delete_tenant", scene.tenant.slug, yes=True)
         run_command("restore_deleted_tenant", said.split()[-1])
         run_command("resume_tenant", scene.tenant.slug)
@@ -415,9 +418,10 @@ def _come_back(scene: Scene) -> None:
             # The password of the time of the backup is data.
             scene.forget_revoked(_old_password_of(person))
         for name, value in before.items():
-            if name not in ("secret", "backup_codes") or person.secret or not value:
+            if name not in ("secret", "backup_codes"):
                 setattr(person, name, deepcopy(value))
-        # Codes may have been used since; used ones are data, too.
+        # Codes that were used since, and a factor that was removed, may not work again; others do.
+        person.backup_codes = [code for code in person.backup_codes if code in before["backup_codes"]]
         _revoke_session(scene, person, "of before the restore")
         person.browser = None
 
@@ -437,15 +441,15 @@ USERS: Final[tuple[Step, ...]] = (
     change_password,
     sign_out,
     consent,
+)
+# Somebody ends what was valid until now.
+REVOCATIONS: Final[tuple[Step, ...]] = (
     withdraw_consent,
+    withdraw_key,
+    erase_user,
+    deactivate_user,
+    end_sessions,
+    rotate_app_secret,
     remove_factor,
 )
-ADMINS: Final[tuple[Step, ...]] = (erase_user, deactivate_user, end_sessions, rotate_app_secret)
-OPERATORS: Final[tuple[Step, ...]] = (
-    back_up,
-    withdraw_key,
-    restore,
-    rotate_keys,
-    delete_and_restore,
-    suspend_and_resume,
-)
+MAINTENANCE: Final[tuple[Step, ...]] = (restore, delete_and_restore, back_up, rotate_keys, suspend_and_resume)

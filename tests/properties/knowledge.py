@@ -48,23 +48,11 @@ _KINDS: Final = {
 }
 # Names whose values prove something; nothing else of them than what was shown, or is the attacker's own, is worth a try.
 _PROOFS: Final = frozenset(
-    [
-        "code",
-        "backup_code",
-        "proof_token",
-        "mfa_token",
-        "enrollment_ticket",
-        "token",
-        "refresh_token",
-        "access_token",
-        "client_secret",
-        "secret",
-        "device_code",
-        "request_uri",
-        "response",
-        "credential",
+    {
+        *("code", "backup_code", "proof_token", "mfa_token", "enrollment_ticket", "token", "refresh_token"),
+        *("access_token", "client_secret", "secret", "device_code", "request_uri", "response", "credential"),
         "code_verifier",
-    ]
+    }
 )
 
 

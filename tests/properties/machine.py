@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings as platform
 from django.core import mail as django_mail
+from django.core.management import CommandError
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
@@ -18,7 +19,7 @@ from tests.openid.pages.visitor import Visitor
 from tests.properties import days, properties
 from tests.properties.calls import ANY, Draw, Operation, Request, draw_request, operations
 from tests.properties.forms import Form, forms_of, links_of, page_paths
-from tests.properties.knowledge import ATTACKER_HOST, tokens_in
+from tests.properties.knowledge import ATTACKER_HOST, claims_of, tokens_in
 from tests.properties.scene import TICKET, Scene, build_scene, send
 from tests.properties.starts import Attacker, Credential, new_attacker
 from tests.properties.statistics import STATISTICS
@@ -26,7 +27,9 @@ from tests.world import new_client
 
 # Numbers for the choices within a step; what a step draws beyond them is 0, the simplest.
 CHOICES: Final = st.tuples(*[st.integers(0, 839)] * 18)
-LONGEST_VALUE: Final = 64
+# Of the operator, in an example.
+MOST_COMMANDS: Final = 4
+OLD_BACKUP: Final = "old backup"
 # A burst: more than each documented number of free tries.
 MOST_REPEATS: Final = 25
 
@@ -35,6 +38,21 @@ def drawing(choices: tuple[int, ...]) -> Draw:
     """Return a function that takes the drawn numbers one after another."""
     remaining: Iterator[int] = iter(choices)
     return lambda bound: next(remaining, 0) % bound
+
+
+# The name of a rule and what was drawn for it.
+Step = tuple[str, tuple[int, ...]]
+
+
+class Failure(AssertionError):
+    """A property does not hold after these steps."""
+
+    def __init__(self, message: str, log: list[str], played: list[Step]) -> None:
+        super().__init__(message)
+        self.message, self.log, self.played = message, log, played
+
+    def __str__(self) -> str:
+        return "\n".join([self.message, *self.log])
 
 
 @dataclass
@@ -48,6 +66,10 @@ class Example:
     # Whether the last step was one of the attacker in the session of its victim.
     as_victim: bool = False
     before: properties.Credentials = field(default_factory=dict)
+    # The steps so far, so that a part of them can be played again.
+    played: list[Step] = field(default_factory=list)
+    failed: bool = False
+    commands: int = 0
 
     def note(self, line: str) -> None:
         self.log.append(f"{len(self.log) + 1:3}. {line}")
@@ -65,41 +87,50 @@ class Explorer(RuleBasedStateMachine):
         scene = build_scene(Path(self.folder.name))
         self.example = Example(scene, new_attacker(scene, self.start))
         scene.read_mails()
-        if self.start == "old backup":
+        if self.start == OLD_BACKUP:
             days.back_up(scene, lambda bound: 0)
         self.example.before = properties.credentials_of(scene)
-        STATISTICS.examples += 1
+        STATISTICS.examples += not STATISTICS.paused
 
     def teardown(self) -> None:
         try:
+            if self.example.failed:
+                return
             self._check(lambda: properties.victims_can_sign_in(self.example.attacker))
             self._check(lambda: properties.nothing_revoked_works(self.example.scene, also_counted=True))
         finally:
             self.folder.cleanup()
+
+    def _begin(self, name: str, choices: tuple[int, ...]) -> Draw:
+        self.example.played.append((name, choices))
+        return drawing(choices)
 
     # --- the attacker ------------------------------------------------------------------------------------------------
 
     @rule(choices=CHOICES)
     def attacker_changes(self, choices: tuple[int, ...]) -> None:
         """Call an operation that changes something and that the start may open."""
-        self._attacker_calls(drawing(choices), [each for each in self._open() if each.changes])
+        draw = self._begin("attacker_changes", choices)
+        self._attacker_calls(draw, [each for each in self._open() if each.changes])
 
     @rule(choices=CHOICES)
     def attacker_goes_on(self, choices: tuple[int, ...]) -> None:
         """Call an operation that takes what a response has just shown, if there is such a thing."""
+        draw = self._begin("attacker_goes_on", choices)
         knowledge = self.example.attacker.knowledge
         fitting = [each for each in self._open() if each.changes and any(map(knowledge.has_news, each.fields))]
-        self._attacker_calls(drawing(choices), fitting or [each for each in self._open() if each.changes])
+        self._attacker_calls(draw, fitting or [each for each in self._open() if each.changes])
 
     @rule(choices=CHOICES)
     def attacker_calls(self, choices: tuple[int, ...]) -> None:
         """Call any operation, reading ones too."""
-        self._attacker_calls(drawing(choices), list(operations()))
+        draw = self._begin("attacker_calls", choices)
+        self._attacker_calls(draw, list(operations()))
 
     @rule(choices=CHOICES)
     def attacker_repeats(self, choices: tuple[int, ...]) -> None:
         """Send the last request again, once or in a burst."""
-        draw = drawing(choices)
+        draw = self._begin("attacker_repeats", choices)
         if self.example.last is None:
             return
         request, credential = self.example.last
@@ -110,7 +141,8 @@ class Explorer(RuleBasedStateMachine):
     @rule(choices=CHOICES)
     def attacker_sends_form(self, choices: tuple[int, ...]) -> None:
         """Open a hosted page, or follow a link of the last one, and send one of its forms."""
-        self._attacker_sends_form(drawing(choices))
+        draw = self._begin("attacker_sends_form", choices)
+        self._attacker_sends_form(draw)
 
     def _open(self) -> list[Operation]:
         """Return the operations that the start may open, as the document describes them."""
@@ -157,8 +189,9 @@ class Explorer(RuleBasedStateMachine):
 
     def _is_of_victim(self, credential: Credential) -> bool:
         """Return whether a request with this credential is made in the session of the victim."""
-        attacker = self.example.attacker
-        return attacker.victim is not None and credential is not attacker.credentials[-1]
+        victim = self.example.attacker.victim
+        token = credential.headers.get("Authorization", "").removeprefix("Bearer ")
+        return victim is not None and token.startswith("eyJ") and claims_of(token).get("sub") == str(victim.id)
 
     def _attacker_sends_form(self, draw: Draw) -> None:
         example, attacker = self.example, self.example.attacker
@@ -216,7 +249,7 @@ class Explorer(RuleBasedStateMachine):
 
     def _attacker_sees(self, response: Any, path: str, *, as_victim: bool) -> None:
         """Learn from a response, and check what it contains and what it has changed."""
-        example, attacker = self.example, self.example.attacker
+        attacker = self.example.attacker
         text = response.content.decode(errors="replace") + response.headers.get("Location", "")
         body: Any = None
         if "json" in response.headers.get("Content-Type", ""):
@@ -240,22 +273,29 @@ class Explorer(RuleBasedStateMachine):
     @rule(choices=CHOICES)
     def user_acts(self, choices: tuple[int, ...]) -> None:
         """Let a user do one of the things that users do."""
-        self._others_act(days.USERS, drawing(choices))
+        draw = self._begin("user_acts", choices)
+        self._others_act(days.USERS, draw)
 
     @rule(choices=CHOICES)
-    def admin_acts(self, choices: tuple[int, ...]) -> None:
-        """Let the tenant's admin end something."""
-        self._others_act(days.ADMINS, drawing(choices))
+    def somebody_revokes(self, choices: tuple[int, ...]) -> None:
+        """Let a user, the tenant's admin or the operator end something."""
+        draw = self._begin("somebody_revokes", choices)
+        self._others_act(days.REVOCATIONS, draw)
 
     @rule(choices=CHOICES)
     def operator_acts(self, choices: tuple[int, ...]) -> None:
-        """Let the operator run a command."""
-        self._others_act(days.OPERATORS, drawing(choices))
+        """Let the operator run a command, for example restore a backup."""
+        draw = self._begin("operator_acts", choices)
+        # They take a second; most examples have none.
+        if self.example.commands < MOST_COMMANDS and (self.start == OLD_BACKUP or self.example.played[-1][1][-1] < 280):
+            self.example.commands += 1
+            self._others_act(days.MAINTENANCE, draw)
 
     @rule(choices=CHOICES)
     def user_opens_link(self, choices: tuple[int, ...]) -> None:
         """Let a signed-in user open a link to the authorization endpoint that the attacker has made."""
-        draw, example = drawing(choices), self.example
+        draw = self._begin("user_opens_link", choices)
+        example = self.example
         people = [each for each in example.scene.people.values() if each.tenant is example.scene.tenant]
         people = [each for each in people if not each.is_admin and each.active and not each.pending]
         if not people:
@@ -265,7 +305,12 @@ class Explorer(RuleBasedStateMachine):
         clients, addresses = knowledge.for_field("client_id"), knowledge.for_field("redirect_uri")
         client_id = clients[draw(ANY) % len(clients)]
         redirect_uri = addresses[draw(ANY) % len(addresses)]
-        opened = person.browser or person.open_browser()
+        try:
+            opened = person.browser or person.open_browser()
+        except AssertionError:
+            if not example.attacker.authority:
+                raise
+            return  # the attacker's start commands this user or the tenant
         page = opened.opens(example.scene.authorize(client_id, redirect_uri))
         target = page.headers.get("Location", "")
         example.note(
@@ -276,19 +321,27 @@ class Explorer(RuleBasedStateMachine):
         self._after_step(as_victim=False, is_attack=False)
 
     def _others_act(self, steps: tuple[days.Step, ...], draw: Draw) -> None:
-        if self.example.attacker.decides_for_tenants() and steps is days.OPERATORS:
+        if self.example.attacker.decides_for_tenants() and steps is days.MAINTENANCE:
             return  # a tenant that the attacker may suspend or delete
-        said = steps[draw(840) % len(steps)](self.example.scene, draw)
+        number = draw(840)
+        try:
+            # The first from there that is possible now.
+            turns = (steps[(number + turn) % len(steps)] for turn in range(len(steps)))
+            said = next((said for step in turns if (said := step(self.example.scene, draw))), "")
+        except (AssertionError, CommandError, KeyError, ValueError) as problem:
+            # An attacker whose start commands others may have changed or closed what this step needs.
+            if not self.example.attacker.authority:
+                raise
+            said = f"in vain: {type(problem).__name__}"
         if said:
             self.example.note(said)
-            STATISTICS.others[said.split(":")[0].split()[-1] if ":" not in said else said.split(":")[0]] += 1
         self._after_step(as_victim=False, is_attack=False)
 
     # --- after each step ---------------------------------------------------------------------------------------------
 
     def _after_step(self, *, as_victim: bool, is_attack: bool) -> None:
         example, attacker, scene = self.example, self.example.attacker, self.example.scene
-        STATISTICS.steps += 1
+        STATISTICS.steps += not STATISTICS.paused
         mails = scene.read_mails()
         for mailed in mails:
             if mailed.to.endswith(ATTACKER_HOST):
@@ -312,8 +365,9 @@ class Explorer(RuleBasedStateMachine):
             require()
         except properties.Violation as violation:
             STATISTICS.violated(str(violation))
-            lines = "\n".join(self.example.log)
-            raise properties.Violation(f"{violation}\nStart: {self.start}\n{lines}") from None
+            self.example.failed = True
+            message = f"{violation} (start: {self.start})"
+            raise Failure(message, list(self.example.log), list(self.example.played)) from None
 
 
 def explorer_of(name: str) -> type[Explorer]:

@@ -89,6 +89,8 @@ class Person:
     # Registered by a step of the example, when others may have used the address already.
     registered_by_rule: bool = False
     active: bool = True
+    # The mails that the user's own registration has caused.
+    own_mails: list["Mail"] = field(default_factory=list)
 
     @property
     def is_admin(self) -> bool:
@@ -198,6 +200,7 @@ class Scene:
     # What the people knew and had at the time of the backup.
     people_at_backup: dict[str, dict[str, Any]] = field(default_factory=dict)
     _mails_read: int = 0
+    _unseen: list[Mail] = field(default_factory=list)
 
     def revoke(self, what: str, works: Callable[[], bool], *, counted: bool = False) -> None:
         """Require that something never works again."""
@@ -208,7 +211,18 @@ class Scene:
         self.revoked = [each for each in self.revoked if each[0] != what]
 
     def read_mails(self) -> list[Mail]:
-        """Return the mails since the last time."""
+        """Return the mails that were sent since the last time."""
+        new = self._receive()
+        new, self._unseen = [*self._unseen, *new], []
+        return new
+
+    def peek_mails(self) -> list[Mail]:
+        """Return the mails of a moment ago; `read_mails` returns them again."""
+        new = self._receive()
+        self._unseen += new
+        return new
+
+    def _receive(self) -> list[Mail]:
         assert mail.settle(60)
         new = django_mail.outbox[self._mails_read :]
         self._mails_read = len(django_mail.outbox)

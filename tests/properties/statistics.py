@@ -16,6 +16,8 @@ class Statistics:
     """Counters of this process."""
 
     began: float = field(default_factory=time.monotonic)
+    # While steps that were counted are played again.
+    paused: bool = False
     examples: int = 0
     steps: int = 0
     # Requests by operation: all, those that passed validation, and those that succeeded.
@@ -24,7 +26,6 @@ class Statistics:
     succeeded: Counter[str] = field(default_factory=Counter)
     seconds: Counter[str] = field(default_factory=Counter)
     pages: Counter[str] = field(default_factory=Counter)
-    others: Counter[str] = field(default_factory=Counter)
     violations: Counter[str] = field(default_factory=Counter)
     # Of the first violation of this run of a start, before it is shrunk.
     first_violation_steps: int = 0
@@ -32,6 +33,8 @@ class Statistics:
 
     def violated(self, message: str) -> None:
         """Count a violation."""
+        if self.paused:
+            return
         self.violations[message] += 1
         if not self.first_violation_at:
             self.first_violation_steps, self.first_violation_at = self.steps, time.monotonic()
@@ -42,6 +45,8 @@ class Statistics:
 
     def called(self, operation: Operation, response: Any, seconds: float) -> None:
         """Count a request of the attacker."""
+        if self.paused:
+            return
         name = str(operation)
         self.sent[name] += 1
         self.seconds[name] += seconds
