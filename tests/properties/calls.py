@@ -38,6 +38,8 @@ class Operation:
     permissions: frozenset[str]
     takes_anonymous: bool
     takes_client: bool
+    # It is in the table of actions that need an assurance: what it changes matters.
+    is_sensitive: bool
 
     def __str__(self) -> str:
         return f"{self.method.upper()} {self.path}"
@@ -93,6 +95,7 @@ def _read(method: str, path: str, content: Mapping[str, Any]) -> Operation:
         permissions=frozenset(named),
         takes_anonymous=not security or {} in security,
         takes_client={"client": []} in security,
+        is_sensitive=bool(content.get("x-assurance")),
     )
 
 
@@ -112,8 +115,7 @@ def draw_request(operation: Operation, draw: Draw, knowledge: Knowledge) -> Requ
     if draw(2):
         names += [name for name in operation.example if name in operation.fields and name not in names]
     optional = [name for name in operation.fields if name not in names]
-    # What is new to the attacker is tried first: a secret that a response has just shown.
-    optional.sort(key=lambda name: not knowledge.has_news(name))
+    optional.sort(key=lambda name: _interest(name, knowledge))
     for _ in range(_OPTIONAL_FIELDS[draw(len(_OPTIONAL_FIELDS))]):
         if optional:
             # Two draws, so that fields that come first are drawn more often.
@@ -132,6 +134,13 @@ def draw_request(operation: Operation, draw: Draw, knowledge: Knowledge) -> Requ
     return Request(operation, path, body, query)
 
 
+def _interest(name: str, knowledge: Knowledge) -> int:
+    """Order fields: first what a response has just shown, then what the attacker has a value of its own for."""
+    if knowledge.has_news(name):
+        return 0
+    return 1 if knowledge.for_field(name) else 2
+
+
 def _pick(draw: Draw, values: list[Any]) -> Any:
     return values[min(draw(ANY) % len(values), draw(ANY) % len(values))]
 
@@ -143,9 +152,10 @@ def _draw_value(name: str, schema: dict[str, Any], example: Any, draw: Draw, kno
     if kind == "object" and "properties" in (shape := fields_of(schema)):
         names = list(shape.get("required", []))
         optional = [each for each in shape["properties"] if each not in names]
+        optional.sort(key=lambda each: _interest(each, knowledge))
         count = max(1, _OPTIONAL_FIELDS[draw(len(_OPTIONAL_FIELDS))]) if optional and not names else draw(3)
         for _ in range(min(count, len(optional))):
-            names.append(optional.pop(draw(ANY) % len(optional)))
+            names.append(optional.pop(min(draw(ANY) % len(optional), draw(ANY) % len(optional))))
         part = example if isinstance(example, dict) else {}
         return {
             each: _draw_value(each, shape["properties"][each], part.get(each), draw, knowledge, path) for each in names

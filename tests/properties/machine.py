@@ -4,6 +4,7 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -23,6 +24,7 @@ from tests.properties.knowledge import ATTACKER_HOST, claims_of, tokens_in
 from tests.properties.scene import TICKET, Scene, build_scene, send
 from tests.properties.starts import Attacker, Credential, new_attacker
 from tests.properties.statistics import STATISTICS
+from tests.tenants.conftest import throw_away
 from tests.world import new_client
 
 # Numbers for the choices within a step; what a step draws beyond them is 0, the simplest.
@@ -100,6 +102,10 @@ class Explorer(RuleBasedStateMachine):
             self._check(lambda: properties.nothing_revoked_works(self.example.scene, also_counted=True))
         finally:
             self.folder.cleanup()
+            # Two databases for each example would fill the disk of a long run.
+            for tenant in (self.example.scene.tenant, self.example.scene.other_tenant):
+                with suppress(Exception):
+                    throw_away(tenant.row)
 
     def _begin(self, name: str, choices: tuple[int, ...]) -> Draw:
         self.example.played.append((name, choices))
@@ -111,7 +117,13 @@ class Explorer(RuleBasedStateMachine):
     def attacker_changes(self, choices: tuple[int, ...]) -> None:
         """Call an operation that changes something and that the start may open."""
         draw = self._begin("attacker_changes", choices)
-        self._attacker_calls(draw, [each for each in self._open() if each.changes])
+        self._attacker_calls(draw, self._tempting() if draw(3) else [each for each in self._open() if each.changes])
+
+    @rule(choices=CHOICES)
+    def attacker_changes_more(self, choices: tuple[int, ...]) -> None:
+        """Do the same, so that it happens more often."""
+        draw = self._begin("attacker_changes_more", choices)
+        self._attacker_calls(draw, self._tempting())
 
     @rule(choices=CHOICES)
     def attacker_goes_on(self, choices: tuple[int, ...]) -> None:
@@ -154,6 +166,12 @@ class Explorer(RuleBasedStateMachine):
             if (each.permissions & attacker.authority or not each.permissions)
             and (has_token or each.takes_anonymous or each.takes_client)
         ]
+
+    def _tempting(self) -> list[Operation]:
+        """Return the operations that the start's permissions are for; without one, those that need an assurance."""
+        changing = [each for each in self._open() if each.changes]
+        named = [each for each in changing if each.permissions & self.example.attacker.authority]
+        return named or [each for each in changing if each.is_sensitive] or changing
 
     def _attacker_calls(self, draw: Draw, candidates: list[Operation]) -> None:
         attacker = self.example.attacker

@@ -12,8 +12,8 @@ from tests.properties.statistics import STATISTICS
 
 # Examples of each start: daily, and in runs that leave nothing out.
 FEW: Final = 2
-MANY: Final = 7
-STEPS: Final = 25
+MANY: Final = 5
+STEPS: Final = 50
 MOST_REPLAYS: Final = 40
 
 
