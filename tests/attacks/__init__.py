@@ -18,5 +18,6 @@ Where each attack is tested:
 | a confidential client's sign-in without its secret | `userflow/signin/test_confidential_client.py` |
 | a 403 that is not audited | `userflow/access/test_rejected_calls.py` |
 | every operation and form below its level | `userflow/signin/test_action_table.py`, `console/test_assurance.py` |
+| any sequence of steps after a stolen token, one permission, one scope, a client or an address | `properties/` |
 | the first factor, proof tokens and policy changes in parallel | `mfa/enrollment/test_first_factor_races.py`, `mfa/stepup/test_proof_token_races.py`, `userflow/sessions/test_policy_races.py` |
 """  # noqa: E501

@@ -22,7 +22,11 @@ SHARING = (
 # More than ten seconds each, longest first.
 LONGEST = (
     "tests/openapi/test_fuzz.py",
+    "tests/properties/test_one_permission.py",
+    "tests/properties/test_one_scope.py",
     *SHARING,
+    "tests/properties/test_strangers.py",
+    "tests/properties/test_stolen_sessions.py",
     "tests/machine/test_server.py",
     "tests/machine/test_readme.py",
     "tests/examples/test_commands.py",

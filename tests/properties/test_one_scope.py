@@ -1,0 +1,13 @@
+"""Clients that have one scope."""
+
+import pytest
+
+from tests.properties.running import require_properties
+from tests.properties.starts import STARTS
+
+
+# A failure is played again many times to shorten it.
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("start", [name for name in STARTS if name.startswith("client with")])
+def test_one_scope_gives_no_other(start: str, pytestconfig: pytest.Config) -> None:
+    require_properties(start, pytestconfig)
