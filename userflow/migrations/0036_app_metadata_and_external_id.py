@@ -5,11 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-<<<<<<<< HEAD:userflow/migrations/0036_app_metadata_and_external_id.py
         ("userflow", "0035_password_changed_at"),
-========
-        ("userflow", "0035_password_changed_at"),
->>>>>>>> metadata:userflow/migrations/0034_app_metadata_and_external_id.py
     ]
 
     operations = [
