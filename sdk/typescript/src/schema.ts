@@ -215,8 +215,8 @@ export interface paths {
         /**
          * Change the caller's own profile.
          * @description Only the fields in the body change. End users have `name`, `language` and `metadata`; admin users have
-         *     `username`, `first_name` and `last_name`. A new `email` needs a proof; the old address gets a link that undoes
-         *     the change.
+         *     `username`, `first_name` and `last_name`. `app_metadata` and `external_id` are ignored: admins write them. A new
+         *     `email` needs a proof; the old address gets a link that undoes the change.
          *     Requires an access token. May ask for a step-up.
          */
         put: operations["updateProfile"];
@@ -420,8 +420,9 @@ export interface paths {
         /**
          * Verify the user of a session again.
          * @description Call it after 401 `insufficient_user_authentication` or before a sensitive call. Send exactly one proof: a
-         *     second factor if the user has one, otherwise the password. The new access token is of the same session. The
-         *     proof token stands for a proof in one later request within five minutes.
+         *     second factor if the user has one, otherwise the password. What was enrolled or changed after the last
+         *     verification of the session is no proof of it yet (`proof_too_new`). The new access token is of the same session.
+         *     The proof token stands for a proof in one later request within five minutes.
          *     Requires an access token.
          */
         post: operations["stepUp"];
@@ -773,7 +774,8 @@ export interface paths {
         get: operations["getService"];
         /**
          * Change a service.
-         * @description Only the fields in the body change; `metadata` is replaced as a whole.
+         * @description Only the fields in the body change; `metadata` is replaced as a whole. Another `base_url` of a service with
+         *     credentials needs `services:credentials` as well.
          *     Requires `services:write`, which end users can hold too.
          */
         put: operations["updateService"];
@@ -941,7 +943,8 @@ export interface paths {
         };
         /**
          * Get the keys of a tenant's tokens.
-         * @description Return the current and still valid keys (RFC 7517), which can be cached.
+         * @description Return the current and still valid keys (RFC 7517), which can be cached. Also at the address of a former slug, for
+         *     tokens that have not expired.
          *     Needs no access token.
          */
         get: operations["getTenantJwks"];
@@ -1076,7 +1079,8 @@ export interface paths {
         /**
          * List audit events.
          * @description Newest first, by cursor. A tenant's admins and clients read their tenant's log and, with `trail=platform`, the
-         *     platform's events about their tenant. An operator without `tenant_id` reads the platform's log.
+         *     platform's events about their tenant; `actor_id` and `address` of operators are empty for them. An operator without
+         *     `tenant_id` reads the platform's log.
          *     Requires `audit:read`.
          */
         get: operations["listAuditEvents"];
@@ -1316,8 +1320,9 @@ export interface paths {
         head?: never;
         /**
          * Change, suspend or resume a tenant.
-         * @description Only the fields in the body change. While a tenant is suspended, its users and clients cannot sign in and their
-         *     tokens are rejected.
+         * @description Only the fields in the body change. A new slug changes the issuer, so it needs `confirm` with the present slug and
+         *     a recent proof; the former slug stays reserved to the tenant. While a tenant is suspended, its users and clients
+         *     cannot sign in and their tokens are rejected.
          *     Requires `tenants:write` as operator. May ask for a step-up.
          */
         patch: operations["updateTenant"];
@@ -1372,7 +1377,7 @@ export interface paths {
         /**
          * Change the settings of a tenant.
          * @description For operators with `tenants:write` and the tenant's own admins with `admins:write`. Only the settings in the
-         *     body change.
+         *     body change. Those that decide where links of mails lead need all permissions of the role `tenant-admin`.
          *     Requires an access token. May ask for a step-up.
          */
         patch: operations["updateTenantSettings"];
@@ -1853,8 +1858,8 @@ export interface paths {
         };
         /**
          * Check that database and cache are available.
-         * @description 503 if the global database is not. Without the cache requests are still served (`degraded`). Tenant databases
-         *     are not checked.
+         * @description 503 if the global database is not, or if it was restored and not adopted (`fenced`). Without the cache requests
+         *     are still served (`degraded`). Tenant databases are not checked.
          *     Needs no access token.
          */
         get: operations["checkReadiness"];
@@ -1878,8 +1883,10 @@ export interface paths {
         /**
          * Register an end user.
          * @description Public if the client allows self-registration; otherwise, and for another provider than `local`, it needs
-         *     `endusers:write`. An address that was registered but never used can be registered again. A taken one returns
-         *     409.
+         *     `endusers:write`. `metadata`, `app_metadata` and `external_id` are stored for callers with `endusers:write` only. A
+         *     taken address returns 409. Where the tenant requires verified addresses, each registration waits by itself until its
+         *     own link or code comes back, becomes the user `user_id` then, and ends the others; a taken address gets the same
+         *     response, and its owner a mail.
          *     Works without an access token; one that is sent must be valid.
          */
         post: operations["registerEndUser"];
@@ -1900,7 +1907,7 @@ export interface paths {
         put?: never;
         /**
          * Send the mail that verifies an address again.
-         * @description With a new link and code. The response is the same if there is nothing to verify.
+         * @description Link and code that are valid stay the same. The response is the same if there is nothing to verify.
          *     Needs no access token.
          */
         post: operations["resendEmailVerification"];
@@ -1943,9 +1950,10 @@ export interface paths {
         put?: never;
         /**
          * Verify an e-mail address.
-         * @description With the token of the mail, or with tenant, address and code. The first verification of an address ends the
-         *     sessions and removes the factors from before, unless the request shows that the user sends it: by the user's
-         *     access token, an enrollment ticket or `current_password`.
+         * @description With the token of the mail, or with tenant, address and code. A registration that waits for this becomes the
+         *     user, with the password that was sent with it; the other registrations of the address end. The first
+         *     verification of a user's address ends the sessions and removes the factors from before, unless the request shows
+         *     that the user sends it: by the user's access token, an enrollment ticket or `current_password`.
          *     Works without an access token; one that is sent must be valid.
          */
         post: operations["verifyEmail"];
@@ -1970,9 +1978,9 @@ export interface paths {
         get: operations["getEndUser"];
         /**
          * Change an end user.
-         * @description Only the fields in the body change; `metadata` is replaced as a whole. Needs `endusers:write`; end users can
-         *     change their own record. One's own new `email` needs a proof; the old address gets a link that undoes the
-         *     change.
+         * @description Only the fields in the body change; `metadata` and `app_metadata` are replaced as a whole. Needs
+         *     `endusers:write`; end users can change their own record, without `app_metadata` and `external_id`. One's own new
+         *     `email` needs a proof; the old address gets a link that undoes the change.
          *     Requires an access token. May ask for a step-up.
          */
         put: operations["updateEndUser"];
@@ -2377,7 +2385,7 @@ export interface paths {
         put?: never;
         /**
          * Store an admin user's new passkey.
-         * @description Needs the same proof as getting its options. With `mfa_token` it completes the sign-in that waits for a factor and returns its tokens.
+         * @description Needs the same proof as getting its options; with an access token also one in the body: the password for the first factor, a factor for a further one. With `mfa_token` it completes the sign-in that waits for a factor and returns its tokens.
          *     Works without an access token; one that is sent must be valid. May ask for a step-up.
          */
         post: operations["finishAdminPasskeyRegistration"];
@@ -2419,7 +2427,7 @@ export interface paths {
         put?: never;
         /**
          * Enroll an admin user's authenticator app with its first code.
-         * @description Returns the backup codes once. Replacing an authenticator needs a proof in the body. With `mfa_token` it completes the sign-in that waits for a factor and returns its tokens.
+         * @description Returns the backup codes once. With an access token the body needs a proof: the password for the first factor, a factor for a further one. With `mfa_token` it completes the sign-in that waits for a factor and returns its tokens.
          *     Works without an access token; one that is sent must be valid. May ask for a step-up.
          */
         post: operations["confirmAdminTotpSetup"];
@@ -2461,7 +2469,7 @@ export interface paths {
         put?: never;
         /**
          * Replace the backup codes of an admin user.
-         * @description The old codes become invalid; the new ones are shown once.
+         * @description Needs a proof in the body by a factor: the password is not enough. The old codes become invalid; the new ones are shown once.
          *     Works without an access token; one that is sent must be valid. May ask for a step-up.
          */
         post: operations["regenerateAdminBackupCodes"];
@@ -2569,7 +2577,8 @@ export interface paths {
         put?: never;
         /**
          * Store a new passkey.
-         * @description Needs the same proof as getting its options. With `mfa_token` it completes the sign-in that waits for a factor
+         * @description Needs the same proof as getting its options; with an access token also one in the body: the password for the
+         *     first factor, a factor for a further one. With `mfa_token` it completes the sign-in that waits for a factor
          *     and returns its tokens.
          *     Works without an access token; one that is sent must be valid. May ask for a step-up.
          */
@@ -2681,7 +2690,8 @@ export interface paths {
         put?: never;
         /**
          * Store a new passkey and sign the user in.
-         * @description The passkey must be the first factor, and the authenticator must have verified the user.
+         * @description The passkey must be the first factor, and the authenticator must have verified the user. With an access token the
+         *     body needs a proof, which is the password.
          *     Works without an access token; one that is sent must be valid. May ask for a step-up.
          */
         post: operations["finishPasskeySignUp"];
@@ -2724,8 +2734,8 @@ export interface paths {
         put?: never;
         /**
          * Enroll a phone with the code that it received.
-         * @description Replacing a phone needs a proof in the body. With `mfa_token` it completes the sign-in that waits for a factor
-         *     and returns its tokens.
+         * @description With an access token the body needs a proof: the password for the first factor, a factor for a further one. With
+         *     `mfa_token` it completes the sign-in that waits for a factor and returns its tokens.
          *     Works without an access token; one that is sent must be valid. May ask for a step-up.
          */
         post: operations["confirmSmsSetup"];
@@ -2810,8 +2820,9 @@ export interface paths {
         put?: never;
         /**
          * Enroll an authenticator app with its first code.
-         * @description Returns the backup codes once. Replacing an authenticator needs a proof in the body. With `mfa_token` it
-         *     completes the sign-in that waits for a factor and returns its tokens.
+         * @description Returns the backup codes once. With an access token the body needs a proof: the password for the first factor,
+         *     a factor for a further one. With `mfa_token` it completes the sign-in that waits for a factor and returns its
+         *     tokens.
          *     Works without an access token; one that is sent must be valid. May ask for a step-up.
          */
         post: operations["confirmTotpSetup"];
@@ -2853,7 +2864,8 @@ export interface paths {
         put?: never;
         /**
          * Replace the backup codes.
-         * @description The old codes become invalid; the new ones are shown once.
+         * @description Needs a proof in the body by a factor: the password is not enough. The old codes become invalid; the new ones are
+         *     shown once.
          *     Works without an access token; one that is sent must be valid. May ask for a step-up.
          */
         post: operations["regenerateBackupCodes"];
@@ -3023,15 +3035,10 @@ export interface components {
             /** @description Result of navigator.credentials.get(), as JSON. */
             response: components["schemas"]["PasskeyCredential"];
         };
-        /** @description A request that enrolls a factor. */
-        AdminPasskeyRequest: {
-            /** @description Result of navigator.credentials.create(), as JSON. */
+        /** @description The fields of a proof are for an access token; `credential` is the new passkey, `response` the use of another one. */
+        AdminPasskeyRequest: components["schemas"]["AdminTotpDisableRequest"] & {
+            /** @description Result of navigator.credentials.create(). */
             credential: components["schemas"]["PasskeyCredential"];
-            /**
-             * Format: email
-             * @description E-mail address of the user.
-             */
-            email: string;
             /** @description Enrollment ticket or pass, if not in the header X-Enrollment-Ticket. */
             enrollment_ticket?: string | null;
             /** @description Ticket of the login that must enroll first: the new factor completes it. */
@@ -3072,7 +3079,7 @@ export interface components {
             /** @description The user who signs in. */
             user: components["schemas"]["AdminUserBrief"];
         };
-        /** @description The fields of a proof are for replacing an authenticator; `code` is that of the new one. */
+        /** @description The fields of a proof are for an access token; `code` is that of the new authenticator. */
         AdminTotpConfirmRequest: {
             /** @description One of the ten backup codes. */
             backup_code?: string | null;
@@ -3296,15 +3303,22 @@ export interface components {
         };
         AttributeMapping: {
             /**
+             * @description Keys of the user's app metadata with their attributes.
+             * @example {
+             *       "department": "department"
+             *     }
+             */
+            app_metadata: {
+                [key: string]: string;
+            };
+            /**
              * @description Attribute with the address.
              * @example mail
              */
             email: string;
             /**
              * @description Keys of the user's metadata with their attributes.
-             * @example {
-             *       "department": "department"
-             *     }
+             * @example {}
              */
             metadata: {
                 [key: string]: string;
@@ -3315,11 +3329,15 @@ export interface components {
              */
             name: string;
         };
-        /** @description Directory attributes for a user's address, name and metadata. */
+        /** @description Directory attributes for a user's address, name and both metadata. */
         AttributeMappingRequest: {
+            /** @description Maps keys of the user's app metadata, which users cannot write, to directory attributes. */
+            app_metadata?: {
+                [key: string]: string;
+            } | null;
             /** @description The attribute with the address (default mail). */
             email?: string | null;
-            /** @description Maps keys of the user's metadata to directory attributes. */
+            /** @description Maps keys of the user's metadata to directory attributes. Users can overwrite it: see `app_metadata`. */
             metadata?: {
                 [key: string]: string;
             } | null;
@@ -3421,23 +3439,6 @@ export interface components {
              * @example preferred
              */
             userVerification: string;
-        };
-        BackupCodesRequest: {
-            /**
-             * Format: uuid
-             * @description Id of the client (application).
-             */
-            client_id?: string | null;
-            /**
-             * Format: email
-             * @description E-mail address of the user.
-             */
-            email: string;
-            /**
-             * Format: uuid
-             * @description Id of the tenant.
-             */
-            tenant_id: string;
         };
         Branding: {
             /**
@@ -3634,6 +3635,8 @@ export interface components {
             client_uri?: string | null;
             /** @description Seconds after which users sign in again; null: no limit. */
             default_max_age?: number | null;
+            /** @description Whether a first-party client may sign users in by JSON (/uflow/auth/enduser/login). Default: true. */
+            direct_sign_in?: boolean | null;
             /** @description Whether the token endpoint requires DPoP (RFC 9449). */
             dpop_bound_access_tokens?: boolean | null;
             /** @description Whether users are not asked for consent. */
@@ -3835,7 +3838,7 @@ export interface components {
             kind: components["schemas"]["DirectoryKind"];
             /** @description The last run; null before the first. */
             last_run: components["schemas"]["LastDirectoryRun"] | null;
-            /** @description Directory attributes for the user's address, name and metadata. */
+            /** @description Directory attributes for the user's address, name and both metadata. */
             mapping: components["schemas"]["AttributeMapping"];
             /**
              * @description A run that would deactivate more users than this share stops.
@@ -3915,7 +3918,7 @@ export interface components {
             groups?: {
                 [key: string]: string;
             } | null;
-            /** @description Directory attributes for the user's address, name and metadata. */
+            /** @description Directory attributes for the user's address, name and both metadata. */
             mapping?: components["schemas"]["AttributeMappingRequest"] | null;
             /** @description A run that would deactivate more than this share of active users stops. */
             max_deactivation_percent?: number | null;
@@ -4013,7 +4016,7 @@ export interface components {
              */
             email?: string;
             /**
-             * @description Id of the user in the directory; empty if unknown.
+             * @description Id in the directory.
              * @example 8c1f0a52-77de-4f0b
              */
             external_id: string;
@@ -4030,7 +4033,7 @@ export interface components {
              */
             code: string;
             /**
-             * @description Id of the user in the directory; empty if unknown.
+             * @description Id in the directory; empty if unknown.
              * @example 8c1f0a52-77de-4f0b
              */
             external_id: string;
@@ -4044,19 +4047,28 @@ export interface components {
             /** @description Whether the user is enabled in the directory. */
             active: boolean;
             /**
+             * @description JSON object that users can read but not write; an update replaces it as a whole.
+             * @example {
+             *       "department": "Sales"
+             *     }
+             */
+            app_metadata: {
+                [key: string]: string;
+            };
+            /**
              * @description E-mail address of the user.
              * @example ada.moreno@example.com
              */
             email: string;
             /**
-             * @description Id of the user in the directory; empty if unknown.
+             * @description Id in the directory; empty if unknown.
              * @example 8c1f0a52-77de-4f0b
              */
             external_id: string;
             /**
              * @description Free JSON object; an update replaces it as a whole.
              * @example {
-             *       "department": "Sales"
+             *       "theme": "dark"
              *     }
              */
             metadata: {
@@ -4294,13 +4306,19 @@ export interface components {
              */
             name: string;
         };
-        /** @description A request with a proof. The first of its fields that is present counts. */
-        EndUserChangesRequest: components["schemas"]["ProofRequest"] & {
+        /** @description What users can change of their own record. */
+        EndUserChangesByAdminsRequest: components["schemas"]["ProofRequest"] & {
+            /** @description JSON object that the user can read but not write; replaced as a whole. Ignored from the user. */
+            app_metadata?: {
+                [key: string]: unknown;
+            } | null;
             /**
              * Format: email
              * @description New address; it can apply only once it is verified. One's own needs a proof.
              */
             email?: string | null;
+            /** @description Id in another system, unique in the tenant; null removes it. Ignored from the user. */
+            external_id?: string | null;
             /** @description Language of hosted pages and mails; null: that of the browser or the tenant. */
             language?: components["schemas"]["Language"] | null;
             /** @description Free JSON object; an update replaces it as a whole. */
@@ -4312,6 +4330,20 @@ export interface components {
         };
         EndUserDetail: components["schemas"]["EndUser"] & {
             /**
+             * @description JSON object that admins write and the user can only read.
+             * @example {
+             *       "department": "Sales"
+             *     }
+             */
+            app_metadata: {
+                [key: string]: unknown;
+            };
+            /**
+             * @description Id of the user in another system, set by admins.
+             * @example crm-48213
+             */
+            external_id: string | null;
+            /**
              * @description Names of the groups.
              * @example [
              *       "Accounting"
@@ -4321,9 +4353,9 @@ export interface components {
             /** @description Language of pages and mails; null: that of the browser or the tenant. */
             language: components["schemas"]["Language"] | null;
             /**
-             * @description Free JSON object; an update replaces it as a whole.
+             * @description JSON object that the user can write too.
              * @example {
-             *       "department": "Sales"
+             *       "theme": "dark"
              *     }
              */
             metadata: {
@@ -4471,6 +4503,8 @@ export interface components {
              * @description E-mail address of the user.
              */
             email: string;
+            /** @description IP address of the end user, from the server of a confidential client; from others without effect. */
+            ip_address?: ((string | unknown | unknown) | null) | unknown | unknown;
             /** @description The user's password. */
             password: string;
             /**
@@ -4489,6 +4523,8 @@ export interface components {
             cursor?: string | null;
             /** @description Part of the address, case-insensitive. */
             email?: string | null;
+            /** @description Exact external id, case-sensitive: at most one user. */
+            external_id?: string | null;
             /** @description Rows per page, 1 to 100; more counts as 100. */
             limit?: number | null;
             /** @description Part of the name, case-insensitive. */
@@ -4517,6 +4553,8 @@ export interface components {
             cursor?: string | null;
             /** @description Part of the address, case-insensitive. */
             email?: string | null;
+            /** @description Exact external id, case-sensitive: at most one user. */
+            external_id?: string | null;
             /** @description Rows per page, 1 to 100; more counts as 100. */
             limit?: number | null;
             /** @description Part of the name, case-insensitive. */
@@ -4677,6 +4715,15 @@ export interface components {
             /** @description Whether it is active. An inactive record is kept but rejected. */
             active: boolean;
             /**
+             * @description JSON object that users can read but not write; an update replaces it as a whole.
+             * @example {
+             *       "department": "Sales"
+             *     }
+             */
+            app_metadata: {
+                [key: string]: unknown;
+            };
+            /**
              * Format: uuid
              * @description Client of the user; null: the default client.
              */
@@ -4693,6 +4740,11 @@ export interface components {
             email: string;
             /** @description Whether the e-mail address is verified. */
             email_verified: boolean;
+            /**
+             * @description Id of the user in another system, unique in the tenant.
+             * @example crm-48213
+             */
+            external_id: string | null;
             /**
              * @description Names of the user's groups.
              * @example [
@@ -4713,7 +4765,7 @@ export interface components {
             /**
              * @description Free JSON object; an update replaces it as a whole.
              * @example {
-             *       "department": "Sales"
+             *       "theme": "dark"
              *     }
              */
             metadata: {
@@ -5079,6 +5131,15 @@ export interface components {
              */
             accepted_at: string | null;
             /**
+             * @description App metadata of a future end user; empty for admin users.
+             * @example {
+             *       "department": "Sales"
+             *     }
+             */
+            app_metadata: {
+                [key: string]: unknown;
+            };
+            /**
              * Format: uuid
              * @description Client of a future end user; null for admin users.
              */
@@ -5098,6 +5159,11 @@ export interface components {
              * @description Seven days after it was last sent.
              */
             expires_at: string;
+            /**
+             * @description External id of a future end user.
+             * @example crm-48213
+             */
+            external_id: string | null;
             /**
              * Format: uuid
              * @description Id of the record.
@@ -5141,6 +5207,10 @@ export interface components {
             invitations: components["schemas"]["Invitation"][];
         };
         InvitationRequest: {
+            /** @description For end users. Needs `endusers:write`. */
+            app_metadata?: {
+                [key: string]: unknown;
+            } | null;
             /**
              * Format: uuid
              * @description For end users. Default: the default client.
@@ -5151,6 +5221,8 @@ export interface components {
              * @description Address that gets the invitation; it must not have a user yet.
              */
             email: string;
+            /** @description For end users. Needs `endusers:write`. */
+            external_id?: string | null;
             /**
              * @description Kind of user to invite.
              * @enum {string}
@@ -5363,6 +5435,8 @@ export interface components {
              * @example 43200
              */
             default_max_age: number | null;
+            /** @description Whether a first-party client may sign users in by JSON. */
+            direct_sign_in: boolean;
             /** @description Whether the token endpoint requires DPoP (RFC 9449). */
             dpop_bound_access_tokens: boolean;
             /** @description Whether users are not asked for consent. */
@@ -5677,7 +5751,7 @@ export interface components {
              */
             tenant_id: string;
         };
-        /** @description A request that enrolls a factor. */
+        /** @description The fields of a proof are for an access token; `credential` is the new passkey, `response` the use of another one. */
         PasskeyRequest: components["schemas"]["AdminPasskeyRequest"] & {
             /**
              * Format: uuid
@@ -5745,17 +5819,12 @@ export interface components {
              */
             token_type: string;
         };
-        /** @description A request that enrolls a factor. */
-        PasskeySignUpRequest: {
+        /** @description The fields of a proof are for an access token; `credential` is the new passkey. */
+        PasskeySignUpRequest: components["schemas"]["AdminTotpDisableRequest"] & {
             /** @description Of a confidential client that this signs the user in to. */
             client_secret?: string | null;
-            /** @description Result of navigator.credentials.create(), as JSON. */
+            /** @description Result of navigator.credentials.create(). */
             credential: components["schemas"]["PasskeyCredential"];
-            /**
-             * Format: email
-             * @description E-mail address of the user.
-             */
-            email: string;
             /** @description Enrollment ticket or pass, if not in the header X-Enrollment-Ticket. */
             enrollment_ticket?: string | null;
             /**
@@ -5929,6 +5998,15 @@ export interface components {
             /** @description Whether it is active. An inactive record is kept but rejected. */
             active: boolean;
             /**
+             * @description End users only: JSON object that admins write and the user can only read.
+             * @example {
+             *       "department": "Sales"
+             *     }
+             */
+            app_metadata?: {
+                [key: string]: unknown;
+            };
+            /**
              * Format: uuid
              * @description End users only; null: the default client.
              */
@@ -5943,6 +6021,11 @@ export interface components {
              * @example ada.moreno@example.com
              */
             email: string;
+            /**
+             * @description End users only: id in another system, set by admins.
+             * @example crm-48213
+             */
+            external_id?: string | null;
             /**
              * @description Admin users only: first name.
              * @example Lena
@@ -5980,7 +6063,7 @@ export interface components {
             /**
              * @description End users only: JSON object.
              * @example {
-             *       "department": "Sales"
+             *       "theme": "dark"
              *     }
              */
             metadata?: {
@@ -6243,6 +6326,11 @@ export interface components {
              */
             database: string;
             /**
+             * @description Why it serves nothing, if it was restored and no operator has adopted it; else empty.
+             * @example
+             */
+            fenced: string;
+            /**
              * @description ready, degraded (200: only the cache is unavailable) or not_ready (503)
              * @example ready
              */
@@ -6276,6 +6364,10 @@ export interface components {
             user_id: string;
         };
         RegistrationRequest: {
+            /** @description Needs `endusers:write`; ignored from others. */
+            app_metadata?: {
+                [key: string]: unknown;
+            } | null;
             /**
              * Format: uuid
              * @description Id of the client (application).
@@ -6286,6 +6378,12 @@ export interface components {
              * @description E-mail address of the user.
              */
             email: string;
+            /** @description Needs `endusers:write`; ignored from others. */
+            external_id?: string | null;
+            /** @description Needs `endusers:write`; ignored from others. */
+            metadata?: {
+                [key: string]: unknown;
+            } | null;
             /** @description Name shown to people. */
             name?: string | null;
             /** @description Required for the provider `local`. */
@@ -6330,6 +6428,11 @@ export interface components {
              * @description Id of the tenant.
              */
             tenant_id: string;
+            /**
+             * Format: uuid
+             * @description The id that the registration returned: only its mail is sent again.
+             */
+            user_id?: string | null;
         };
         ResourceCheck: {
             /**
@@ -6718,7 +6821,7 @@ export interface components {
             /**
              * @description Free JSON object; an update replaces it as a whole.
              * @example {
-             *       "department": "Sales"
+             *       "theme": "dark"
              *     }
              */
             metadata: {
@@ -6838,7 +6941,7 @@ export interface components {
             /**
              * @description Free JSON object; an update replaces it as a whole.
              * @example {
-             *       "department": "Sales"
+             *       "theme": "dark"
              *     }
              */
             metadata: {
@@ -7023,7 +7126,7 @@ export interface components {
              */
             token_type?: string;
         };
-        /** @description The fields of a proof are for replacing a phone; `code` is that of the new one. */
+        /** @description The fields of a proof are for an access token; `code` is that of the new phone. */
         SmsConfirmRequest: components["schemas"]["SmsSetupRequest"] & {
             /** @description One of the ten backup codes. */
             backup_code?: string | null;
@@ -7215,13 +7318,15 @@ export interface components {
             tenant_id: string;
         };
         TenantChangesRequest: {
+            /** @description The tenant's present slug, to confirm a new one. */
+            confirm?: string | null;
             /** @description Name of the tenant. */
             name?: string | null;
             /** @description Why it is suspended, for the audit log, which the admins of the tenant can read. No personal data. */
             reason?: string | null;
             /** @description Merged into the current settings; null restores a default. */
             settings?: components["schemas"]["TenantOwnSettingsRequest"] | null;
-            /** @description Lower-case letters, digits and hyphens; unique. Addresses change with it. */
+            /** @description Lower-case letters, digits and hyphens; unique. The issuer changes with it: send `confirm`. */
             slug?: string | null;
             /** @description active or suspended */
             status?: string | null;
@@ -7289,6 +7394,8 @@ export interface components {
             admin_session_idle_seconds?: number;
             /** @description Seconds after which an admin's session ends even if used, 600 or more. Never longer than the platform's. */
             admin_session_seconds?: number;
+            /** @description Keys of end users' app_metadata that ID tokens and userinfo return as claims of the same name with the scope profile, such as department or plan. Users cannot write app_metadata, so applications can rely on these claims. */
+            app_metadata_claims?: string[];
             /** @description Whether users must verify their email address before they can sign in. */
             email_verification?: components["schemas"]["EmailVerification"];
             /**
@@ -7298,6 +7405,8 @@ export interface components {
             email_verification_url?: string;
             /** @description What proves that a caller may enroll a first factor. window: a recent registration or sign-in from the same network, a ticket or an access token; ticket: a ticket or an access token; bearer: an access token. An enrollment pass from an administrator always works. */
             enrollment_mode?: components["schemas"]["EnrollmentMode"];
+            /** @description Whether ID tokens and userinfo return a user's external id as the claim external_id with the scope profile. */
+            external_id_claim?: boolean;
             /**
              * Format: uri
              * @description Page of the tenant's application where end users accept an invitation. The token follows the #.
@@ -7305,7 +7414,7 @@ export interface components {
             invitation_url?: string;
             /** @description Name shown to users in mails, on the invitation page and in authenticator apps. */
             issuer_name?: string;
-            /** @description Keys of end users' metadata that ID tokens and userinfo return as claims of the same name with the scope profile, such as given_name or department. Users can change their own metadata, so no application can rely on such a claim for access. */
+            /** @description Keys of end users' metadata that become claims in the same way. Warning: users write their metadata themselves, so a user chooses the value of such a claim. Applications must not rely on it; use app_metadata_claims instead. */
             metadata_claims?: string[];
             /** @description Whether users need a second factor to sign in. */
             mfa_policy?: components["schemas"]["MfaPolicy"];
@@ -7342,6 +7451,8 @@ export interface components {
             admin_session_idle_seconds?: number | null;
             /** @description Seconds after which an admin's session ends even if used, 600 or more. Never longer than the platform's. */
             admin_session_seconds?: number | null;
+            /** @description Keys of end users' app_metadata that ID tokens and userinfo return as claims of the same name with the scope profile, such as department or plan. Users cannot write app_metadata, so applications can rely on these claims. */
+            app_metadata_claims?: string[] | null;
             /** @description Whether users must verify their email address before they can sign in. */
             email_verification?: components["schemas"]["EmailVerification"] | null;
             /**
@@ -7351,6 +7462,8 @@ export interface components {
             email_verification_url?: string | null;
             /** @description What proves that a caller may enroll a first factor. window: a recent registration or sign-in from the same network, a ticket or an access token; ticket: a ticket or an access token; bearer: an access token. An enrollment pass from an administrator always works. */
             enrollment_mode?: components["schemas"]["EnrollmentMode"] | null;
+            /** @description Whether ID tokens and userinfo return a user's external id as the claim external_id with the scope profile. */
+            external_id_claim?: boolean | null;
             /**
              * Format: uri
              * @description Page of the tenant's application where end users accept an invitation. The token follows the #.
@@ -7358,7 +7471,7 @@ export interface components {
             invitation_url?: string | null;
             /** @description Name shown to users in mails, on the invitation page and in authenticator apps. */
             issuer_name?: string | null;
-            /** @description Keys of end users' metadata that ID tokens and userinfo return as claims of the same name with the scope profile, such as given_name or department. Users can change their own metadata, so no application can rely on such a claim for access. */
+            /** @description Keys of end users' metadata that become claims in the same way. Warning: users write their metadata themselves, so a user chooses the value of such a claim. Applications must not rely on it; use app_metadata_claims instead. */
             metadata_claims?: string[] | null;
             /** @description Whether users need a second factor to sign in. */
             mfa_policy?: components["schemas"]["MfaPolicy"] | null;
@@ -7404,19 +7517,22 @@ export interface components {
                 admin_session_idle_seconds: number;
                 /** @example 86400 */
                 admin_session_seconds: number;
-                email_verification: components["schemas"]["EmailVerification"];
-                /** @example https://app.example.com/verify */
-                email_verification_url: string;
-                enrollment_mode: components["schemas"]["EnrollmentMode"];
-                /** @example https://app.example.com/join */
-                invitation_url: string;
-                /** @example Acme */
-                issuer_name: string;
                 /**
                  * @example [
                  *       "department"
                  *     ]
                  */
+                app_metadata_claims: string[];
+                email_verification: components["schemas"]["EmailVerification"];
+                /** @example https://app.example.com/verify */
+                email_verification_url: string;
+                enrollment_mode: components["schemas"]["EnrollmentMode"];
+                external_id_claim: boolean;
+                /** @example https://app.example.com/join */
+                invitation_url: string;
+                /** @example Acme */
+                issuer_name: string;
+                /** @example [] */
                 metadata_claims: string[];
                 mfa_policy: components["schemas"]["MfaPolicy"];
                 /** @example 12 */
@@ -7595,7 +7711,7 @@ export interface components {
              */
             token_type?: string;
         };
-        /** @description The fields of a proof are for replacing an authenticator; `code` is that of the new one. */
+        /** @description The fields of a proof are for an access token; `code` is that of the new authenticator. */
         TotpConfirmRequest: components["schemas"]["AdminTotpConfirmRequest"] & {
             /**
              * Format: uuid
@@ -7884,6 +8000,11 @@ export interface components {
             tenant_id: string;
             /** @description From the link in the mail. */
             token?: string | null;
+            /**
+             * Format: uuid
+             * @description With `code`: the id that the registration returned. Only its code counts, with attempts of its own.
+             */
+            user_id?: string | null;
         };
         /** @description A token alone, or tenant, address and code. */
         VerifyEmailByTokenRequest: {
@@ -7903,6 +8024,11 @@ export interface components {
             tenant_id?: string | null;
             /** @description From the link in the mail. */
             token: string;
+            /**
+             * Format: uuid
+             * @description With `code`: the id that the registration returned. Only its code counts, with attempts of its own.
+             */
+            user_id?: string | null;
         };
         VerifyEmailRequest: components["schemas"]["VerifyEmailByTokenRequest"] | components["schemas"]["VerifyEmailByCodeRequest"];
         WebhookEndpoint: {
@@ -11676,12 +11802,13 @@ export interface operations {
                 /**
                  * @example {
                  *       "name": "Ada M. Moreno",
-                 *       "metadata": {
+                 *       "app_metadata": {
                  *         "department": "Sales"
-                 *       }
+                 *       },
+                 *       "external_id": "crm-48213"
                  *     }
                  */
-                "application/json": components["schemas"]["EndUserChangesRequest"];
+                "application/json": components["schemas"]["EndUserChangesByAdminsRequest"];
             };
         };
         responses: {
@@ -11843,6 +11970,8 @@ export interface operations {
                 cursor?: components["parameters"]["QueryCursor"];
                 /** @description Part of the address, case-insensitive. */
                 email?: components["parameters"]["QueryEmail"];
+                /** @description Exact external id, case-sensitive: at most one user. */
+                external_id?: string;
                 /** @description Rows per page, 1 to 100; more counts as 100. */
                 limit?: number;
                 /** @description Part of the name, case-insensitive. */
@@ -12367,7 +12496,8 @@ export interface operations {
                  *         },
                  *         "clientExtensionResults": {}
                  *       },
-                 *       "email": "lena.brandt@example.com"
+                 *       "email": "lena.brandt@example.com",
+                 *       "proof_token": "pt_2Wd6Jh9Zq4Kx8Nf5"
                  *     }
                  */
                 "application/json": components["schemas"]["AdminPasskeyRequest"];
@@ -12431,7 +12561,8 @@ export interface operations {
                  * @example {
                  *       "code": "482915",
                  *       "email": "lena.brandt@example.com",
-                 *       "secret": "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"
+                 *       "secret": "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP",
+                 *       "current_password": "lantern fjord 42 copper"
                  *     }
                  */
                 "application/json": components["schemas"]["AdminTotpConfirmRequest"];
@@ -12488,10 +12619,11 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "email": "lena.brandt@example.com"
+                 *       "email": "lena.brandt@example.com",
+                 *       "proof_token": "pt_2Wd6Jh9Zq4Kx8Nf5"
                  *     }
                  */
-                "application/json": components["schemas"]["AdminEmailRequest"];
+                "application/json": components["schemas"]["AdminTotpDisableRequest"];
             };
         };
         responses: {
@@ -12660,7 +12792,8 @@ export interface operations {
                  *         "clientExtensionResults": {}
                  *       },
                  *       "email": "ada.moreno@example.com",
-                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8",
+                 *       "current_password": "lantern fjord 42 copper"
                  *     }
                  */
                 "application/json": components["schemas"]["PasskeyRequest"];
@@ -12844,7 +12977,8 @@ export interface operations {
                  *         "clientExtensionResults": {}
                  *       },
                  *       "email": "ada.moreno@example.com",
-                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8",
+                 *       "current_password": "lantern fjord 42 copper"
                  *     }
                  */
                 "application/json": components["schemas"]["PasskeySignUpRequest"];
@@ -12913,7 +13047,8 @@ export interface operations {
                  *       "code": "730264",
                  *       "email": "ada.moreno@example.com",
                  *       "phone_number": "+4915123456789",
-                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8",
+                 *       "current_password": "lantern fjord 42 copper"
                  *     }
                  */
                 "application/json": components["schemas"]["SmsConfirmRequest"];
@@ -13040,7 +13175,8 @@ export interface operations {
                  *       "code": "482915",
                  *       "email": "ada.moreno@example.com",
                  *       "secret": "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP",
-                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8",
+                 *       "current_password": "lantern fjord 42 copper"
                  *     }
                  */
                 "application/json": components["schemas"]["TotpConfirmRequest"];
@@ -13099,10 +13235,11 @@ export interface operations {
                 /**
                  * @example {
                  *       "email": "ada.moreno@example.com",
-                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8",
+                 *       "code": "482915"
                  *     }
                  */
-                "application/json": components["schemas"]["BackupCodesRequest"];
+                "application/json": components["schemas"]["TotpDisableRequest"];
             };
         };
         responses: {

@@ -47,6 +47,7 @@ class EndUserSearchByProjectRequest(TypedDict):
     email: NotRequired[str | None]
     name: NotRequired[str | None]
     provider: NotRequired[str | None]
+    external_id: NotRequired[str | None]
     page: NotRequired[int | None]
     limit: NotRequired[int | None]
     project_id: NotRequired[str | None]
@@ -119,6 +120,7 @@ class AttributeMapping(TypedDict):
     email: str
     name: str
     metadata: dict[str, str]
+    app_metadata: dict[str, str]
 
 
 class NewBackupCodes(TypedDict):
@@ -236,9 +238,13 @@ class EndUserSearchRequest(TypedDict):
     email: NotRequired[str | None]
     name: NotRequired[str | None]
     provider: NotRequired[str | None]
+    external_id: NotRequired[str | None]
     page: NotRequired[int | None]
     limit: NotRequired[int | None]
     active: NotRequired[bool | None]
+
+
+IpAddress: TypeAlias = str | None
 
 
 class EndUserLoginRequest(TypedDict):
@@ -247,6 +253,7 @@ class EndUserLoginRequest(TypedDict):
     email: str
     password: str
     tenant_id: NotRequired[str | None]
+    ip_address: NotRequired[IpAddress]
 
 
 class EndUser(TypedDict):
@@ -346,7 +353,9 @@ class ExportedEndUser(TypedDict):
     provider: str
     client_id: str | None
     password_hash: str | None
+    external_id: str | None
     metadata: dict[str, Any]
+    app_metadata: dict[str, Any]
     groups: list[str]
     roles: list[str]
     email_verified: bool
@@ -456,6 +465,8 @@ class InvitationRequest(TypedDict):
     roles: NotRequired[list[Role] | None]
     tenant_id: NotRequired[str | None]
     client_id: NotRequired[str | None]
+    app_metadata: NotRequired[dict[str, Any] | None]
+    external_id: NotRequired[str | None]
 
 
 class Invitation(TypedDict):
@@ -465,6 +476,8 @@ class Invitation(TypedDict):
     roles: list[str]
     tenant_id: str | None
     client_id: str | None
+    external_id: str | None
+    app_metadata: dict[str, Any]
     status: str
     invited_by: str
     created_at: str
@@ -517,6 +530,7 @@ class AttributeMappingRequest(TypedDict):
     email: NotRequired[str | None]
     name: NotRequired[str | None]
     metadata: NotRequired[dict[str, Any] | None]
+    app_metadata: NotRequired[dict[str, Any] | None]
 
 
 class TenantDatabaseMapping(TypedDict):
@@ -659,6 +673,7 @@ class Readiness(TypedDict):
     status: str
     database: str
     cache: str
+    fenced: str
 
 
 class RegistrationRequest(TypedDict):
@@ -668,6 +683,9 @@ class RegistrationRequest(TypedDict):
     password: NotRequired[str | None]
     name: NotRequired[str | None]
     provider: NotRequired[str | None]
+    metadata: NotRequired[dict[str, Any] | None]
+    app_metadata: NotRequired[dict[str, Any] | None]
+    external_id: NotRequired[str | None]
 
 
 class RegisteredEndUser(TypedDict):
@@ -698,6 +716,7 @@ class PasskeyRequestOptions(TypedDict):
 class ResendEmailVerificationRequest(TypedDict):
     tenant_id: str
     email: str
+    user_id: NotRequired[str | None]
 
 
 class AdminPasswordResetRequest(TypedDict):
@@ -757,6 +776,7 @@ class DirectorySample(TypedDict):
     name: str
     active: bool
     metadata: dict[str, str]
+    app_metadata: dict[str, str]
     problem: str
 
 
@@ -917,12 +937,6 @@ class TotpSetup(TypedDict):
     secret: str
 
 
-class BackupCodesRequest(TypedDict):
-    email: str
-    tenant_id: str
-    client_id: NotRequired[str | None]
-
-
 class TotpConfirmation(TypedDict):
     access_token: NotRequired[str]
     refresh_token: NotRequired[str]
@@ -1080,6 +1094,7 @@ class VerifyEmailByTokenRequest(TypedDict):
     tenant_id: NotRequired[str | None]
     email: NotRequired[str | None]
     code: NotRequired[str | None]
+    user_id: NotRequired[str | None]
     current_password: NotRequired[str | None]
 
 
@@ -1088,6 +1103,7 @@ class VerifyEmailByCodeRequest(TypedDict):
     tenant_id: str
     email: str
     code: str
+    user_id: NotRequired[str | None]
     current_password: NotRequired[str | None]
 
 
@@ -1188,6 +1204,9 @@ ServiceCredentialSecret: TypeAlias = str | dict[str, Any]
 WebauthnOrigin: TypeAlias = str
 
 
+AppMetadataClaim: TypeAlias = str
+
+
 MetadataClaim: TypeAlias = str
 
 
@@ -1213,6 +1232,8 @@ class TenantOwnSettingsRequest(TypedDict):
     password_reset_url: NotRequired[str | None]
     email_verification_url: NotRequired[str | None]
     invitation_url: NotRequired[str | None]
+    app_metadata_claims: NotRequired[list[AppMetadataClaim] | None]
+    external_id_claim: NotRequired[bool | None]
     metadata_claims: NotRequired[list[MetadataClaim] | None]
     sms_countries: NotRequired[list[SmsCountry] | None]
     region: NotRequired[str | None]
@@ -1237,6 +1258,8 @@ class TenantOwnSettings(TypedDict):
     password_reset_url: NotRequired[str]
     email_verification_url: NotRequired[str]
     invitation_url: NotRequired[str]
+    app_metadata_claims: NotRequired[list[str]]
+    external_id_claim: NotRequired[bool]
     metadata_claims: NotRequired[list[str]]
     sms_countries: NotRequired[list[str]]
     region: NotRequired[str]
@@ -1264,13 +1287,6 @@ class AdminEnrollmentPassRequest(TypedDict):
 
 
 AdminLogin: TypeAlias = AdminSignedIn | SecondStepRequired
-
-
-class AdminPasskeyRequest(TypedDict):
-    email: str
-    enrollment_ticket: NotRequired[str | None]
-    credential: PasskeyCredential
-    mfa_token: NotRequired[str | None]
 
 
 class AdminUserDetail(AdminUser):
@@ -1369,6 +1385,7 @@ class OAuthClient(TypedDict):
     require_par: bool
     dpop_bound_access_tokens: bool
     first_party: bool
+    direct_sign_in: bool
     backchannel_logout_uri: str | None
     access_token_seconds: int | None
     default_max_age: int | None
@@ -1446,17 +1463,21 @@ class PasskeyAssertionRequest(TypedDict):
     mfa_token: NotRequired[str | None]
 
 
-class EndUserChangesRequest(ProofRequest):
+class EndUserChangesByAdminsRequest(ProofRequest):
     name: NotRequired[str | None]
     email: NotRequired[str | None]
     language: NotRequired[Language | None]
     metadata: NotRequired[dict[str, Any] | None]
+    app_metadata: NotRequired[dict[str, Any] | None]
+    external_id: NotRequired[str | None]
 
 
 class EndUserDetail(EndUser):
     updated_at: str
     language: Language | None
+    external_id: str | None
     metadata: dict[str, Any]
+    app_metadata: dict[str, Any]
     mfa_methods: list[str]
     roles: list[str]
     groups: list[str]
@@ -1471,10 +1492,6 @@ class EndUserList(Pagination):
 
 
 EndUserLogin: TypeAlias = EndUserSignedIn | SecondStepRequired
-
-
-class PasskeyRequest(AdminPasskeyRequest):
-    tenant_id: str
 
 
 class EnrollmentPassRequest(TypedDict):
@@ -1554,7 +1571,9 @@ class Profile(TypedDict):
     provider: NotRequired[str]
     client_id: NotRequired[str | None]
     language: NotRequired[Language | None]
+    external_id: NotRequired[str | None]
     metadata: NotRequired[dict[str, Any]]
+    app_metadata: NotRequired[dict[str, Any]]
     username: NotRequired[str]
     first_name: NotRequired[str]
     last_name: NotRequired[str]
@@ -1684,8 +1703,7 @@ class TenantSettingsChangesRequest(TypedDict):
     settings: TenantOwnSettingsRequest
 
 
-class PasskeySignUpRequest(TypedDict):
-    email: str
+class PasskeySignUpRequest(AdminTotpDisableRequest):
     tenant_id: str
     enrollment_ticket: NotRequired[str | None]
     credential: PasskeyCredential
@@ -1713,6 +1731,7 @@ class StepUpRequest(TypedDict):
 class TenantChangesRequest(TypedDict):
     name: NotRequired[str | None]
     slug: NotRequired[str | None]
+    confirm: NotRequired[str | None]
     status: NotRequired[str | None]
     reason: NotRequired[str | None]
     settings: NotRequired[TenantOwnSettingsRequest | None]
@@ -1754,6 +1773,8 @@ class Effective(TypedDict):
     password_reset_url: str
     email_verification_url: str
     invitation_url: str
+    app_metadata_claims: list[str]
+    external_id_claim: bool
     metadata_claims: list[str]
     sms_countries: list[str] | None
     region: str | None
@@ -1904,6 +1925,7 @@ class ClientFields(TypedDict):
     require_par: NotRequired[bool | None]
     dpop_bound_access_tokens: NotRequired[bool | None]
     first_party: NotRequired[bool | None]
+    direct_sign_in: NotRequired[bool | None]
     backchannel_logout_uri: NotRequired[str | None]
     access_token_seconds: NotRequired[int | None]
     default_max_age: NotRequired[int | None]
@@ -1935,6 +1957,12 @@ class DirectoryFields(TypedDict):
 
 class AdminUserList(Pagination):
     items: list[AdminUserDetail]
+
+
+class AdminPasskeyRequest(AdminTotpDisableRequest):
+    enrollment_ticket: NotRequired[str | None]
+    credential: PasskeyCredential
+    mfa_token: NotRequired[str | None]
 
 
 class ClientChangesRequest(ClientFields):
@@ -1969,6 +1997,10 @@ class DirectoryList(Pagination):
 
 class DomainList(TypedDict):
     domains: list[Domain]
+
+
+class PasskeyRequest(AdminPasskeyRequest):
+    tenant_id: str
 
 
 EndUserImportRequest: TypeAlias = EndUserImportByRowsRequest | EndUserImportByContentRequest
