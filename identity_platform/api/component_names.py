@@ -73,7 +73,6 @@ CHOSEN: Final[Mapping[str, str]] = {
     "EndUserAssertionRequest": "PasskeyAssertionRequest",
     "EndUserPasskeyRequest": "PasskeyRequest",
     "SignUpRequest": "PasskeySignUpRequest",
-    "TotpBeginRequest": "BackupCodesRequest",
     "SmsBeginRequest": "SmsSetupRequest",
     "SmsRequestCodeRequest": "SmsCodeRequest",
     # Tokens and access

@@ -90,7 +90,7 @@ def kind_of_proof(proof: Mapping[str, object]) -> str:
 def require_older(realm: Realm, principal: Principal, since: datetime) -> None:
     """Raise ProofTooNew unless what proves was there, unchanged, when the session's user was last verified.
 
-    A session makes no proof for itself: whoever holds a token, or sits at an unattended browser, could otherwise enroll a
+    A session makes no proof for itself: the holder of a stolen token, or of an unattended browser, could otherwise enroll a
     factor and use it. Once the user has proven something else, the verification is newer and the new factor counts. It is
     the time that decides and not the session that enrolled: one browser opens sessions for many applications. Call it in
     the realm. Raises AccessTokenInvalid as well.
