@@ -20,6 +20,7 @@ from tests.properties.statistics import STATISTICS
 @pytest.mark.timeout(0)
 def test_campaign() -> None:
     options: dict[str, Any] = json.loads(os.environ["EXPLORER_OPTIONS"])
+    STATISTICS.ignored = options["ignore"]
     starts = [name for name in STARTS if not options["start"] or any(part in name for part in options["start"])]
     found: list[dict[str, Any]] = []
     of_start: Counter[str] = Counter()

@@ -23,6 +23,7 @@ def main() -> int:
     parser.add_argument("--start", action="append", help="Only starts whose name contains this.")
     parser.add_argument("--failures", type=int, default=1, help="Leave a start out after so many violations.")
     parser.add_argument("--no-shorten", action="store_true", help="Report sequences as they were found.")
+    parser.add_argument("--ignore", action="append", default=[], help="Ignore violations whose message contains this.")
     parser.add_argument("--json", help="Also write the figures to this file.")
     options = parser.parse_args()
     if options.json:

@@ -18,6 +18,8 @@ class Statistics:
     began: float = field(default_factory=time.monotonic)
     # While steps that were counted are played again.
     paused: bool = False
+    # Parts of messages of violations that are known, to look behind them.
+    ignored: list[str] = field(default_factory=list)
     examples: int = 0
     steps: int = 0
     # Requests by operation: all, those that passed validation, and those that succeeded.
