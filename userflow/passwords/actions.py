@@ -181,7 +181,7 @@ def _known_network(tenant_id: UUID | None, key: str) -> str | None:
 def _send_link_to_pending(key: str, tenant: lookup.TenantContext) -> None:
     """Mail a link to an address that has no user but registrations that wait: following it makes the user.
 
-    So the owner of the address comes in whatever others have registered there.
+    So the owner of the address comes in, although others have registered it.
     """
     network = f"{tenant.tenant_id} {key} {attempts.caller_network()}"
     most, seconds = settings.LIMITS["forgot"]
