@@ -87,6 +87,7 @@ FOREIGN = Lane.of(
     waiting=settings.FOREIGN_HASHES_WAITED_FOR,
     wait_seconds=settings.FOREIGN_HASH_WAIT_SECONDS,
 )
+RENEWAL = Semaphore("renewed_hash", 1, lambda: HashersBusy(retry_after=1))
 
 
 def hashed(password: str, *, salt: str | None = None) -> str:
@@ -96,6 +97,15 @@ def hashed(password: str, *, salt: str | None = None) -> str:
     """
     with OWN.cores.acquire(wait=settings.NEW_HASH_WAIT_SECONDS):
         return hashers.make_password(_normal(password), salt=salt)
+
+
+def renewed(password: str) -> str:
+    """Return the hash that replaces an imported one. Raises HashersBusy: the next sign-in replaces it then.
+
+    One at a time: those of a burst of first sign-ins would stand before the sign-ins of all others in the queue.
+    """
+    with RENEWAL.acquire(wait=settings.PASSWORD_HASH_WAIT_SECONDS):
+        return hashed(password)
 
 
 def _normal(password: str) -> str:

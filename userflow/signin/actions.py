@@ -235,7 +235,7 @@ def _renew_hash(realm: Realm, user: Account, password: str) -> None:
     if not passwords.is_outdated(user.password):
         return
     try:
-        renewed = passwords.hashed(password)
+        renewed = passwords.renewed(password)
     except HashersBusy:
         return  # the password was right; the next sign-in renews the hash
     # Not over a password that was changed in the meantime.
