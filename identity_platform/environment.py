@@ -79,7 +79,12 @@ def string_list(name: str, default: list[str]) -> list[str]:
 
 
 def networks(name: str, default: list[str]) -> list[IPv4Network | IPv6Network]:
-    """Return a comma-separated list of networks in CIDR form (RFC 4632), or single addresses."""
+    """Return a comma-separated list of networks in CIDR form (RFC 4632), or single addresses.
+
+    An empty value is an empty list, which allows nothing, and not the default.
+    """
+    if os.environ.get(name) == "" and not os.environ.get(f"{name}_FILE"):
+        return []
     try:
         return [ip_network(part) for part in string_list(name, default)]
     except ValueError as problem:
@@ -211,7 +216,10 @@ def mail(url: str) -> dict[str, object]:
     if parts.scheme == "console":
         return {"EMAIL_BACKEND": f"{backends}.console.EmailBackend"}
     if parts.scheme == "file" and parts.path and not parts.netloc:
-        return {"EMAIL_BACKEND": f"{backends}.filebased.EmailBackend", "EMAIL_FILE_PATH": Path(unquote(parts.path))}
+        return {
+            "EMAIL_BACKEND": "identity_platform.mail_files.EmailBackend",
+            "EMAIL_FILE_PATH": Path(unquote(parts.path)),
+        }
     try:
         port = parts.port
     except ValueError:

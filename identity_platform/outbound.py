@@ -8,6 +8,7 @@ URL.
 """
 
 import ipaddress
+import re
 import socket
 import threading
 import time
@@ -34,6 +35,8 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 RESOLVE_SECONDS: Final = 3.0
 CONNECT_SECONDS: Final = 5.0
 ANSWER_BYTES: Final = 4096
+# Resolvers read 127.1, 0x7f000001 and 2852039166 as IPv4 addresses, too.
+_ENDS_IN_NUMBER: Final = re.compile(r"(?:^|\.)(?:[0-9]+|0[xX][0-9a-fA-F]*)\.?$")
 # A name with a thousand unreachable addresses would keep its caller waiting for as many timeouts.
 MOST_ADDRESSES: Final = 8
 
@@ -163,6 +166,8 @@ def check_host(host: str, reach: Reach) -> None:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
+        if _ENDS_IN_NUMBER.search(host):
+            raise TargetRejected("Send the IPv4 address as four decimal numbers.") from None
         return
     reach.check(address, plain=False)
 

@@ -21,7 +21,7 @@ from userflow.accounts.realms import END_USERS, Realm
 from userflow.accounts.session_models import Ticket
 from userflow.credentials import attempts, tickets
 from userflow.credentials.attempts import Counter
-from userflow.errors import ClientNotAuthenticated, NotSignedInByTicket, PasskeyNotVerified
+from userflow.errors import ClientNotAuthenticated, DirectSignInDisabled, NotSignedInByTicket, PasskeyNotVerified
 from userflow.sessions import issue
 from userflow.sessions.client_authentication import is_authenticated, reject_sign_in
 from userflow.sessions.issue import TokenPair, TokenSubject, browser_sign_in
@@ -106,7 +106,8 @@ def subject_and_tenant(
     """Return the subject of a session of the user, and the tenant.
 
     With `caller` the client authenticates now; the client of a login's ticket has authenticated before. A browser's session
-    has no client. Raises NotSignedInByTicket (401, the client was deactivated since), ClientNotAuthenticated, TenantSuspended.
+    has no client. Raises NotSignedInByTicket (401, the client was deactivated since), ClientNotAuthenticated,
+    DirectSignInDisabled (403), TenantSuspended.
     """
     if isinstance(user, EndUser):
         entered = current_tenant()
@@ -115,9 +116,11 @@ def subject_and_tenant(
         client = active_client(client_id, entered.tenant_id)
         if client is None or client_id is None:
             raise NotSignedInByTicket
-        dpop_bound, seconds, type_, *digests = client
+        signs_in_directly, dpop_bound, seconds, type_, *digests = client
         if caller is not None and not is_authenticated(caller.client_secret, type_, *digests):
             reject_sign_in(entered.tenant_id, client_id)
+        if not signs_in_directly:
+            raise DirectSignInDisabled
         if dpop_bound:
             raise ClientNotAuthenticated(ClientNotAuthenticated.BOUND_ONLY)
         return actions.subject_of(user, client_id, access_token_seconds=seconds), entered

@@ -23,6 +23,7 @@ from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.errors import (
     PROOF_ERRORS,
     ClientNotAuthenticated,
+    DirectSignInDisabled,
     EmailNotVerified,
     GrantsMoreThanHeld,
     InsufficientAuthentication,
@@ -90,7 +91,7 @@ def for_admins(
     body: Shape,
     *,
     returns: Shape | None = None,
-    without: Collection[type[ApiError]] = (UnknownTenant, ClientNotAuthenticated),
+    without: Collection[type[ApiError]] = (UnknownTenant, ClientNotAuthenticated, DirectSignInDisabled),
 ) -> View:
     """Return the action of an end user's endpoint for admin users, who name no tenant and no client.
 

@@ -39,14 +39,16 @@ class Service(models.Model):
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["tenant", "name"], name="service_name_unique")]
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", "name"], name="service_name_unique"),
+            # `?name=` finds a service in any case, so that two must not differ in case only.
+            models.UniqueConstraint("tenant", Lower("name"), name="service_name_unique_any_case"),
+        ]
         # Each ends in the list's order, so that a page with any filter is read from an index alone.
         indexes = [
             models.Index(fields=["tenant", "-created_at", "-id"], name="service_newest_first"),
             models.Index(fields=["tenant", "status", "-created_at", "-id"], name="service_status"),
             models.Index(fields=["tenant", "type", "status", "-created_at", "-id"], name="service_type"),
-            # Few services share a name in any case, so a page of them is sorted.
-            models.Index("tenant", Lower("name"), name="service_name_any_case"),
             # In byte order, in which the rows that begin with some letters follow each other: for the console's search.
             models.Index(Collate(Lower("name"), "C"), name="service_name_begins"),
         ]

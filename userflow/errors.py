@@ -50,6 +50,16 @@ class ClientNotAuthenticated(errors.NotSignedIn):
     )
 
 
+class DirectSignInDisabled(errors.NotAllowed):
+    """403: sign-in by JSON through a client that may not have the whole account of its users."""
+
+    code = "direct_sign_in_disabled"
+    message = (
+        "This client cannot sign users in by JSON. Send them to the hosted sign-in (OpenID Connect), or let an admin make "
+        "the client first-party with `direct_sign_in`."
+    )
+
+
 class FactorRequired(InsufficientAuthentication):
     implied_by = "policy"
     challenge = 'Bearer error="insufficient_user_authentication", acr_values="aal2"'

@@ -14,6 +14,7 @@ from console.audit_logs.names import DETAILS, IN_PLATFORM, IN_TENANT, Names
 from console.frame.access import Context, Staff
 from console.frame.records import Cell, Table, Text, Tone, cell_of, mono
 from console.metrics.tables import without_operator
+from userflow.accounts.principals import OPERATOR
 from userflow.audit.actions import PLATFORM, Filters, page_of_events
 
 SHOWN_OF_ONE: Final = 10
@@ -72,7 +73,7 @@ def _shown(row: Context, names: Names, with_tenant: bool) -> ShownEvent:
         action=label_of(str(row["action"])),
         code=str(row["action"]),
         outcome=Cell(OUTCOMES.get(outcome, outcome), tone=_TONES.get(outcome, Tone.WARNING)),
-        actor=names.cell(*actor) if actor[1] else None,
+        actor=names.cell(*actor) if actor[1] or actor[0] == OPERATOR else None,
         actor_kind=names.label(*actor),
         target=names.cell(*target) if target[1] else None,
         target_kind=names.label(*target),
@@ -109,7 +110,9 @@ def of_target(target_id: UUID, *, staff: Staff) -> Table:
     """Return the newest events of the platform's log about one object."""
     own = staff.user.tenant_id
     filters = Filters(target=str(target_id))
-    rows, _more = page_of_events(tenant_id=own, trail=PLATFORM, limit=SHOWN_OF_ONE, filters=filters)
+    rows, _more = page_of_events(
+        tenant_id=own, trail=PLATFORM, limit=SHOWN_OF_ONE, filters=filters, to_operator=staff.is_operator
+    )
     names = Names(staff, IN_PLATFORM, own)
     names.look_up((str(row["actor_kind"]), str(row["actor_id"])) for row in rows)
     return Table(

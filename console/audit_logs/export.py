@@ -11,6 +11,7 @@ from django.http import HttpResponse, StreamingHttpResponse
 from django.utils.timezone import now
 
 from console.frame.access import Context
+from identity_platform.transfer.rows import escape_formula
 
 JSON_LINES, CSV = "jsonl", "csv"
 COLUMNS: Final = (
@@ -27,8 +28,6 @@ COLUMNS: Final = (
     "tenant_id",
     "details",
 )
-# Spreadsheets take a cell that begins with one of these for a formula (OWASP, CSV injection).
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def download(events: Iterator[Context], form: str) -> HttpResponse:
@@ -62,4 +61,4 @@ def _harmless(value: object) -> str:
     if isinstance(value, datetime):
         value = value.isoformat()
     text = "" if value is None else str(value)
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    return escape_formula(text)

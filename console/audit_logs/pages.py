@@ -73,6 +73,7 @@ def _page(request: HttpRequest, form: EventSearch, *, tenant_id: UUID | None, pu
             filters=form.filters(),
             before=form.cleaned_data["before"],
             purpose=purpose,
+            to_operator=staff.is_operator,
         )
     asked = form.asked()
     export = reverse("admin:tenant_audit_export" if tenant else "admin:audit_export")

@@ -19,6 +19,7 @@ from identity_platform.audit.models import PlatformEvent
 from tenants.models import Tenant
 from userflow.accounts.models import AdminUser
 from userflow.accounts.principals import ADMIN, OPERATOR
+from userflow.audit.actions import visible_event
 from userflow.directory.models import FAILED, INCOMPLETE, INTERRUPTED, REFUSED, DirectoryRun
 from userflow.errors import UnknownUser
 from userflow.ids import id_or
@@ -120,8 +121,7 @@ def with_actors(rows: Sequence[Mapping[str, object]], staff: Staff) -> list[Cont
 
 def without_operator(event: Context, staff: Staff) -> Context:
     """Return the event without an operator's id and IP address if the reader is an admin of a tenant."""
-    hidden = event["actor_kind"] == OPERATOR and not staff.is_operator
-    return {**event, "actor_id": "", "address": ""} if hidden else event
+    return visible_event(event, to_operator=staff.is_operator)
 
 
 def _slugs(events: Iterable[PlatformEvent]) -> dict[UUID | None, str]:

@@ -28,6 +28,7 @@ from tenants.issuers import issuer_of
 from userflow.accounts.grant_types import LABELS, grant_types_in_force
 from userflow.accounts.models import CONFIDENTIAL, Client
 from userflow.clients import actions
+from userflow.clients.registration import signs_in_directly
 from userflow.events.models import DEAD, PENDING, WebhookMessage
 from userflow.sessions.assurance import Action
 from userflow.sessions.client_authentication import NONE
@@ -61,6 +62,7 @@ def show(request: HttpRequest, client_id: UUID) -> HttpResponse:
         (_("Audiences"), client.audiences),
         (_("Allowed origins"), client.allowed_origins),
         (_("First-party"), client.first_party),
+        (_("Sign-in by JSON"), signs_in_directly(client)),
         (_("Requires pushed requests"), client.require_par),
         (_("Requires DPoP"), client.dpop_bound_access_tokens),
         (_("Logout URL"), client.backchannel_logout_uri),

@@ -146,6 +146,9 @@ class ClientForm(ApiForm):
     tags = fields.Lines(label=_("Tags"), required=False, help_text=_("One per line."))
     self_registration = fields.Tick(label=_("End users can register through it"))
     first_party = fields.Tick(label=_("First-party: users are not asked for consent"))
+    direct_sign_in = fields.Tick(
+        label=_("A first-party application may sign users in by JSON, without the hosted pages"), initial=True
+    )
     grant_types = fields.Boxes(
         label=_("Grant types"),
         required=False,

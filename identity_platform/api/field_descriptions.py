@@ -157,6 +157,7 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     "require_par": "Whether only pushed authorization requests are accepted (RFC 9126).",
     "dpop_bound_access_tokens": "Whether the token endpoint requires DPoP (RFC 9449).",
     "first_party": "Whether users are not asked for consent.",
+    "direct_sign_in": "Whether a first-party client may sign users in by JSON.",
     "backchannel_logout_uri": "Where logout tokens are sent; null: none.",
     "access_token_seconds": "Lifetime of access tokens in seconds; null: the tenant's setting.",
     "default_max_age": "Seconds after which users sign in again; null: no limit.",

@@ -12,7 +12,12 @@ _PORT = r"(?:[0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-
 _URL_CHARACTERS = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*"
 # RFC 3986 without user info. The host ends at the first of / ? # and nothing else, so no two readers can disagree.
 _SCHEME = r"[Hh][Tt][Tt][Pp][Ss]?://"
-_HOST = rf"{_HOST_LABEL}(?:\.{_HOST_LABEL})*\.?|\[(?P<ipv6>[0-9A-Fa-f:.]{{2,45}})\]"
+# Resolvers read 127.1, 0x7f000001 and 2852039166 as IPv4 addresses; only four decimal octets are one here (WHATWG URL,
+# "ends in a number").
+_NUMBER = r"(?:[0-9]+|0[Xx][0-9A-Fa-f]*)"
+_OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_IPV4 = rf"{_OCTET}(?:\.{_OCTET}){{3}}"
+_HOST = rf"{_IPV4}|(?:{_HOST_LABEL}\.)*(?!{_NUMBER}\.?(?:[:/?#]|$)){_HOST_LABEL}\.?|\[(?P<ipv6>[0-9A-Fa-f:.]{{2,45}})\]"
 _AFTER_HOST = rf"(?::{_PORT})?(?:[/?]{_URL_CHARACTERS})?"
 _FRAGMENT = rf"(?P<fragment>#{_URL_CHARACTERS})?"
 _URL = re.compile(rf"{_SCHEME}(?:{_HOST}){_AFTER_HOST}{_FRAGMENT}")

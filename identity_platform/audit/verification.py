@@ -28,8 +28,8 @@ class Verdict:
 def verify(trail: Trail, *, seen: Callable[[int], None] = lambda events: None) -> Verdict:
     """Read the whole trail and compare it with its chain; `seen` is called with the number of events of each link.
 
-    Finds changed, removed, added and exchanged events, changed, removed and forged links, and a chain whose end was cut
-    off. Events that no link covers yet are counted, not judged.
+    Finds changed, removed, added and exchanged events, events below the chain, changed, removed and forged links, and a
+    chain whose end was cut off. Events that no link covers yet are counted, not judged.
     """
     while True:
         anchor = newest_link(trail, Seal.ANCHOR)
@@ -47,6 +47,8 @@ def _verified(trail: Trail, anchor: Seal | None, seen: Callable[[int], None]) ->
     if anchor is not None:
         # What the anchor says is believed here and proven below, where its own MAC is checked like any other's.
         number, previous, from_id = (anchor.purged_number or 0) + 1, bytes(anchor.digest), anchor.to_id + 1
+    if strays := _strays(trail, from_id):
+        verdict.faults.append(f"{strays} events below event {from_id}, where the chain begins: no link covers them")
     for link in links_from(trail, number):
         if link.number != number:
             verdict.faults.append(f"links {number} to {link.number - 1} are missing")
@@ -68,6 +70,21 @@ def _verified(trail: Trail, anchor: Seal | None, seen: Callable[[int], None]) ->
     if head_number >= number:
         verdict.faults.append(f"links {number} to {head_number} are missing: the chain's end was cut off")
     return verdict
+
+
+def _strays(trail: Trail, begins: int) -> int:
+    """Return how many events are below the chain's first event, without those that an unfinished purge has left.
+
+    A purge deletes the events first and their links last, so what it has left is covered by genuine links.
+    """
+    below = trail.events.filter(pk__lt=begins)
+    number = below.count()
+    if not number:
+        return 0
+    for link in trail.links.filter(kind=Seal.ROWS, to_id__lt=begins):
+        if trail.mac_of(link) == link.mac:
+            number -= min(link.count, below.filter(pk__range=(link.from_id, link.to_id)).count())
+    return number
 
 
 def _compare(trail: Trail, link: Seal, verdict: Verdict) -> None:

@@ -7,6 +7,7 @@ not grow with the file, with a line or with a cell.
 import csv
 import hashlib
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import IO, Final
@@ -22,8 +23,11 @@ MOST_COLUMNS = 64
 BOM = b"\xef\xbb\xbf"
 NOTHING_AFTER = "nothing after this line was read"
 # What a spreadsheet takes for a formula when a cell begins with it (OWASP, CSV Injection), and the mark that hides it.
-FORMULA: Final = frozenset("=+-@\t\r＝＋－＠'")
+FORMULA: Final = frozenset("=+-@\t\r\n＝＋－＠'")
 MARK: Final = "'"
+# Some spreadsheets take `;` or a tab for the separator, whatever the file says: a new cell begins behind it.
+_INNER: Final = re.compile("""([;\t\r\n])(?=['"]*[=+@＝＋－＠-])""")
+_MARKED: Final = re.compile("""([;\t\r\n])'(?=['"]*[=+@＝＋－＠-])""")
 
 # The csv module's own limit (128 KiB a cell) is one for the whole process; the row's is checked here, line by line.
 csv.field_size_limit(LARGEST_ROW)
@@ -244,10 +248,15 @@ def _csv_row(line: int, end: int, header: list[str], cells: list[str]) -> Row:
 
 
 def escape_formula(cell: str) -> str:
-    """A cell that no spreadsheet takes for a formula: with a quote in front where it would. `unescape_formula` takes it off."""
-    return MARK + cell if cell and cell[0] in FORMULA else cell
+    """A cell that no spreadsheet takes for a formula: with a quote in front where it would, also behind a separator in it.
+
+    `unescape_formula` takes the quotes off.
+    """
+    inner = _INNER.sub(rf"\1{MARK}", cell)
+    return MARK + inner if cell and cell[0] in FORMULA else inner
 
 
 def unescape_formula(cell: str) -> str:
     """The cell as it was before `escape_formula`; others stay as they are, also `'tis`."""
-    return cell[1:] if len(cell) > 1 and cell[0] == MARK and cell[1] in FORMULA else cell
+    inner = cell[1:] if len(cell) > 1 and cell[0] == MARK and cell[1] in FORMULA else cell
+    return _MARKED.sub(r"\1", inner)

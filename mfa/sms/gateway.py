@@ -55,7 +55,7 @@ class FileGateway(SmsGateway):
         sent_at = datetime.now(UTC).isoformat().replace("+00:00", "Z")
         line = json.dumps({"to": to, "body": body, "sent_at": sent_at}, ensure_ascii=False) + "\n"
         try:
-            settings.OUTBOX.mkdir(parents=True, exist_ok=True)
+            settings.OUTBOX.mkdir(mode=0o700, parents=True, exist_ok=True)
             # One write to a file opened for appending: lines of several processes do not mix.
             file = os.open(settings.OUTBOX / "sms.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             try:

@@ -15,6 +15,7 @@ from userflow.errors import (
     AttemptsLocked,
     ClientNotAuthenticated,
     CodeExpired,
+    DirectSignInDisabled,
     InvalidCode,
     NotSignedInByTicket,
 )
@@ -52,6 +53,7 @@ class SmsViewSet(FactorViewSet):
             PhoneTaken,
             NotSignedInByTicket,
             ClientNotAuthenticated,
+            DirectSignInDisabled,
         ],
         assurance=(Action.ADD_FACTOR, Action.REPLACE_FACTOR),
     )
@@ -84,7 +86,7 @@ class SmsViewSet(FactorViewSet):
         serializers.SmsVerify,
         id="verifySmsCode",
         returns={200: serializers.SmsVerifiedOut},
-        errors=[*TENANCY, *CODE, NotSignedInByTicket, ClientNotAuthenticated],
+        errors=[*TENANCY, *CODE, NotSignedInByTicket, ClientNotAuthenticated, DirectSignInDisabled],
         token="optional",
     )
     def verify(self, request: Request) -> Response:

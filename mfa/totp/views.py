@@ -23,6 +23,7 @@ from userflow.errors import (
     PROOF_ERRORS,
     AttemptsLocked,
     ClientNotAuthenticated,
+    DirectSignInDisabled,
     InvalidCode,
     NotSignedInByTicket,
     TooManyFromAddress,
@@ -60,6 +61,7 @@ class TotpViewSet(FactorViewSet):
             SecretNotIssued,
             NotSignedInByTicket,
             ClientNotAuthenticated,
+            DirectSignInDisabled,
         ],
         assurance=(Action.ADD_FACTOR, Action.REPLACE_FACTOR),
     )
@@ -78,7 +80,7 @@ class TotpViewSet(FactorViewSet):
         serializers.TotpVerify,
         id="verifyTotp",
         returns={200: serializers.TotpVerifiedOut},
-        errors=[*TENANCY, InvalidCode, AttemptsLocked, ClientNotAuthenticated],
+        errors=[*TENANCY, InvalidCode, AttemptsLocked, ClientNotAuthenticated, DirectSignInDisabled],
         token="optional",
     )
     def verify(self, request: Request) -> Response:
@@ -93,7 +95,14 @@ class TotpViewSet(FactorViewSet):
         serializers.TotpVerifyLogin,
         id="verifyTotpLogin",
         returns={200: serializers.TotpVerifiedOut},
-        errors=[*TENANCY, InvalidCode, AttemptsLocked, NotSignedInByTicket, ClientNotAuthenticated],
+        errors=[
+            *TENANCY,
+            InvalidCode,
+            AttemptsLocked,
+            NotSignedInByTicket,
+            ClientNotAuthenticated,
+            DirectSignInDisabled,
+        ],
         token="optional",
     )
     def verify_login(self, request: Request) -> Response:

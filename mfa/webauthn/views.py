@@ -27,6 +27,7 @@ from userflow.accounts.realms import ADMINS
 from userflow.errors import (
     AttemptsLocked,
     ClientNotAuthenticated,
+    DirectSignInDisabled,
     EmailNotVerified,
     NotSignedInByTicket,
     PasskeyNotVerified,
@@ -76,7 +77,14 @@ class EndUserPasskeyViewSet(FactorViewSet):
         serializers.EndUserPasskeyIn,
         id="finishPasskeyRegistration",
         returns={200: serializers.EnrolledOut},
-        errors=[UnknownEmail, UnknownTenant, *FINISH, NotSignedInByTicket, ClientNotAuthenticated],
+        errors=[
+            UnknownEmail,
+            UnknownTenant,
+            *FINISH,
+            NotSignedInByTicket,
+            ClientNotAuthenticated,
+            DirectSignInDisabled,
+        ],
         assurance=Action.ADD_FACTOR,
     )
     def finish_registration(self, request: Request) -> Response:
@@ -108,7 +116,7 @@ class EndUserPasskeyViewSet(FactorViewSet):
         serializers.EndUserAssertionIn,
         id="finishPasskeyAuthentication",
         returns={200: serializers.VerifiedOut},
-        errors=[*VERIFY, ClientNotAuthenticated],
+        errors=[*VERIFY, ClientNotAuthenticated, DirectSignInDisabled],
         token="optional",
     )
     def finish_authentication(self, request: Request) -> Response:
@@ -164,7 +172,7 @@ class PasskeySignUpViewSet(FactorViewSet):
         serializers.SignUpIn,
         id="finishPasskeySignUp",
         returns={200: serializers.EnrolledAndSignedInOut},
-        errors=[*FINISH, PasskeyNotVerified, ClientNotAuthenticated, NotFirstFactor],
+        errors=[*FINISH, PasskeyNotVerified, ClientNotAuthenticated, DirectSignInDisabled, NotFirstFactor],
         assurance=Action.ADD_FACTOR,
     )
     def finish_registration(self, request: Request) -> Response:

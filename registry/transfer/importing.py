@@ -9,7 +9,8 @@ from uuid import UUID
 
 import orjson
 from django.db import connection, transaction
-from django.db.models import QuerySet
+from django.db.models import QuerySet, Value
+from django.db.models.functions import Lower
 from django.utils.timezone import now
 
 from identity_platform.api.fields import Choice, Identifier, Text, Timestamp
@@ -83,7 +84,7 @@ _UPDATE = f"""
 UPDATE registry_service s SET description = coalesce(x.description, s.description), type = x.type, base_url = x.base_url,
     status = coalesce(x.status, s.status), api_version = coalesce(x.api_version, s.api_version),
     metadata = coalesce(x.metadata, s.metadata), updated_at = now()
-FROM {_ROWS} WHERE s.tenant_id = %s AND s.name = x.name RETURNING s.id
+FROM {_ROWS} WHERE s.tenant_id = %s AND lower(s.name) = lower(x.name) RETURNING s.id
 """
 _BIND = """
 INSERT INTO registry_servicecredential
@@ -228,7 +229,7 @@ def _apply_services(rows: list[Values], rules: _Rules, batch: Batch) -> None:
     if rules.options.on_conflict == UPDATE and clashing:
         if not rules.options.dry_run:
             # Of two rows with one name the later one wins, as in two batches.
-            _update_services(list({row["name"]: row for row in clashing}.values()), rules)
+            _update_services(list({_key(row["name"]): row for row in clashing}.values()), rules)
         batch.tally.updated += len(clashing)
     else:
         _skip_or_fail(clashing, "name", TAKEN, rules, batch)
@@ -252,22 +253,18 @@ def _create_services(rows: list[Values], rules: _Rules) -> set[UUID]:
 
 
 def _plan_services(rows: list[Values], rules: _Rules) -> set[UUID]:
-    names = [row["name"] for row in rows]
-    taken = set(Service.objects.filter(tenant_id=rules.tenant_id, name__in=names).values_list("name", flat=True))
+    taken = {_key(name) for name in _named([row["name"] for row in rows], rules).values_list("name", flat=True)}
     made = set()
     for row in rows:
-        if row["name"] not in taken | rules.planned:
-            rules.planned.add(row["name"])
+        if _key(row["name"]) not in taken | rules.planned:
+            rules.planned.add(_key(row["name"]))
             made.add(row["id"])
     return made
 
 
 def _update_services(rows: list[Values], rules: _Rules) -> None:
-    names = [row["name"] for row in rows]
-    held = (
-        Service.objects.filter(tenant_id=rules.tenant_id, name__in=names).order_by("pk").select_for_update(no_key=True)
-    )
-    list(held.values_list("pk"))  # in one order, so that two imports cannot deadlock
+    locked = _named([row["name"] for row in rows], rules).order_by("pk").select_for_update(no_key=True)
+    list(locked.values_list("pk"))  # in one order, so that two imports cannot deadlock
     with connection.cursor() as cursor:
         cursor.execute(_UPDATE, [orjson.dumps(rows).decode(), rules.tenant_id])
         changed = {pk for (pk,) in cursor.fetchall()}
@@ -302,9 +299,21 @@ def _apply_credentials(rows: list[Values], rules: _Rules, batch: Batch) -> None:
 def _services(rows: list[Values], rules: _Rules) -> dict[str, UUID]:
     """Return the services that the rows name, locked against deletion; in a dry run also planned ones."""
     names = {row["service"] for row in rows}
-    found = Service.objects.filter(tenant_id=rules.tenant_id, name__in=names)
-    held = dict(found.order_by("pk").select_for_update(no_key=True).values_list("name", "pk"))
-    return {**{name: uuid.uuid4() for name in names & rules.planned}, **held}
+    locked = _named(names, rules).order_by("pk").select_for_update(no_key=True).values_list("name", "pk")
+    ids = {_key(name): pk for name, pk in locked}
+    planned = {key: uuid.uuid4() for name in names if (key := _key(name)) in rules.planned}
+    return {name: known for name in names if (known := ids.get(_key(name)) or planned.get(_key(name)))}
+
+
+def _named(names: Iterable[str], rules: _Rules) -> QuerySet[Service]:
+    """Return the tenant's services with these names, in any case."""
+    keys = [Lower(Value(name)) for name in names]
+    return Service.objects.annotate(key=Lower("name")).filter(tenant_id=rules.tenant_id, key__in=keys)
+
+
+def _key(name: str) -> str:
+    """Return what the names of two services may not share. PostgreSQL decides in the end (`service_name_unique_any_case`)."""
+    return name.lower()
 
 
 def _create_credentials(rows: list[Values], rules: _Rules) -> set[UUID]:

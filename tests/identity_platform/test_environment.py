@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from identity_platform.environment import domain, origins
+from identity_platform.environment import domain, networks, origins
 from mfa.checks import console_accepts_its_own_origin, sms_sender_is_there
 
 
@@ -53,3 +53,10 @@ def test_check_names_a_console_that_takes_no_passkeys(settings: Any) -> None:
     settings.CONSOLE_ORIGINS = ["https://login.example"]
     (found,) = console_accepts_its_own_origin()
     assert (found.id, "https://console.example" in found.msg) == ("mfa.W001", True)
+
+
+def test_empty_list_of_networks_allows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("A_SETTING", raising=False)
+    assert [str(network) for network in networks("A_SETTING", ["127.0.0.0/8"])] == ["127.0.0.0/8"]
+    monkeypatch.setenv("A_SETTING", "")
+    assert networks("A_SETTING", ["127.0.0.0/8"]) == []

@@ -1,9 +1,11 @@
 """EMAIL_URL: the mail server in one variable."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
+from django.core.mail import EmailMessage, get_connection
 
 from identity_platform.environment import mail
 
@@ -53,3 +55,15 @@ def test_email_url_error_hides_the_password() -> None:
     with pytest.raises(ImproperlyConfigured) as error:
         mail("smtp://post:s3cret-w0rd@mail.example:99999")
     assert "s3cret" not in str(error.value)
+
+
+def test_mail_files_are_readable_by_their_owner_only(tmp_path: Path, settings: Any) -> None:
+    for folder in (tmp_path / "there", tmp_path / "new" / "mail"):
+        if folder.name == "there":
+            folder.mkdir(mode=0o755)
+        for name, value in mail(f"file:{folder}").items():
+            setattr(settings, name, value)
+        assert get_connection().send_messages([EmailMessage("Reset", "a token", to=["ann@example.com"])]) == 1
+        [file] = folder.iterdir()
+        assert oct(file.stat().st_mode & 0o777) == "0o600"
+        assert b"a token" in file.read_bytes()

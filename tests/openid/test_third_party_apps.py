@@ -11,6 +11,7 @@ from tests.openid.application_sessions import access_token, allow, browser, open
 from tests.openid.dpop_keys import DpopKey
 from tests.userflow.sessions.clients import basic, form, make_client
 from tests.world import PASSWORD, Api, TestTenant, User
+from userflow.accounts.models import Client
 
 RESOURCE = "https://orders.example.com"
 
@@ -22,8 +23,12 @@ def person(tenant: TestTenant) -> User:
 
 def token_of(tenant: TestTenant, person: User, *, first_party: bool = False, **how: Any) -> str:
     """Return a token for the platform's endpoints, of an application of the user."""
-    allow(tenant, audiences=["identity-api"], first_party=first_party)
-    opened = open_application(tenant, browser(tenant, person.email), **how)
+    if first_party:
+        allow(tenant, audiences=["identity-api"])
+        client_id = tenant.client_id
+    else:
+        client_id = Client.objects.create(tenant_id=tenant.id, name="Orders", audiences=["identity-api"]).pk
+    opened = open_application(tenant, browser(tenant, person.email), client_id=client_id, **how)
     return access_token(tenant, opened, first_party=first_party)
 
 

@@ -136,7 +136,7 @@ def test_own_token_has_the_lifetime_of_the_client(path: str, tenant: TestTenant)
 
 
 def test_json_sign_in_has_the_lifetime_of_the_client(tenant: TestTenant, user: User) -> None:
-    client = register_application(tenant, access_token_seconds=60)
+    client = register_application(tenant, access_token_seconds=60, first_party=True)
     body = {
         "tenant_id": str(tenant.id),
         "client_id": client["client_id"],

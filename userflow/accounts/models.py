@@ -250,6 +250,8 @@ class Client(models.Model):
     dpop_bound_access_tokens = models.BooleanField(default=False, db_default=False)
     # Users are not asked for consent.
     first_party = models.BooleanField(default=False, db_default=False)
+    # A first-party client may sign users in by JSON (`signs_in_directly`); the others by OpenID Connect only.
+    direct_sign_in = models.BooleanField(default=True, db_default=True)
     # Null: the tenant's setting.
     access_token_seconds = models.PositiveIntegerField(null=True, blank=True)
     # A claim of the client's own tokens, raised when it is deactivated: old tokens stay invalid when it is activated again.

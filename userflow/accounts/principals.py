@@ -105,6 +105,8 @@ class Principal:
     user: UserFields = field(default_factory=UserFields)
     # Of a session that OpenID Connect has opened; `permissions` are limited by it.
     grant: Grant | None = None
+    # Of an end user's session: it belongs to the tenant's hosted pages or to one of the tenant's own applications.
+    first_party: bool = False
     # Lifetime of the access tokens of the session's client; None is the tenant's setting.
     access_token_seconds: int | None = None
 
@@ -122,8 +124,8 @@ class Principal:
 
     @property
     def is_third_party(self) -> bool:
-        """Return whether the token was issued to an application that is not the tenant's own."""
-        return self.grant is not None and not self.grant.first_party
+        """Return whether an end user's token was issued to an application that is not known to be the tenant's own."""
+        return self.kind == END_USER and not self.first_party
 
     def is_fresh(self) -> bool:
         """Return whether the user was verified in the last fifteen minutes."""

@@ -1,5 +1,6 @@
 """Admin users: create, list, edit, deactivate."""
 
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
@@ -7,6 +8,7 @@ from uuid import UUID
 from django.db import connection, transaction
 from django.utils.timezone import now
 
+from identity_platform.api.display_name import is_lookalike
 from identity_platform.api.email_addresses import email_key, key_of_spelling
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.pagination import Page, filtered, page_of
@@ -52,6 +54,7 @@ def create_admin_user(
     if tenant_id is not None:
         least = lookup.find(tenant_id).effective["password_min_length"]
     granted = grantable_roles(roles or [OPERATOR if tenant_id is None else TENANT_ADMIN], tenant_id, by)
+    username = _composed_username(username)
     _reject_foreign_address(username, email)
     reject_reserved_address(email_key(email))
     passwords.check_strength(password, least=least, personal=(username, email, first_name, last_name))
@@ -72,6 +75,16 @@ def create_admin_user(
         ADMINS.record_about(user, "admin_user.created", {"roles": sorted(role.name for role in granted)})
         ticket = tickets.open_enrollment(ADMINS, user, cause="creation")
     return user, ticket
+
+
+def _composed_username(username: str) -> str:
+    """Return the username in composed form (NFC). Raises ValidationFailed if it could pass for another one."""
+    composed = unicodedata.normalize("NFC", username)
+    if is_lookalike(composed):
+        raise ValidationFailed(
+            details={"username": ["Send letters of one alphabet, without invisible characters and special forms."]}
+        )
+    return composed
 
 
 def _reject_foreign_address(username: str, email: str) -> None:
@@ -170,6 +183,8 @@ def update_admin_user(
             require_assurance(Action.CHANGE_EMAIL_OF_OTHERS, by)
         must_outrank(by, user)
         granted = None if roles is None else grantable_roles(roles, user.tenant_id, by)
+        if changes.get("username", user.username) != user.username:
+            changes["username"] = _composed_username(changes["username"])
         username, email = changes.get("username", user.username), changes.get("email", user.email)
         _reject_foreign_address(username, email)
         if own and email != user.email:

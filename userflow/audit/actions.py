@@ -1,6 +1,6 @@
 """Read audit logs: pages for the API and the console, all events for an export."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
@@ -16,6 +16,7 @@ from identity_platform.audit.models import PlatformEvent, TenantEvent
 from identity_platform.audit.writer import record_for_platform
 from tenants.context import in_tenant
 from tenants.states import Purpose
+from userflow.accounts.principals import OPERATOR
 from userflow.audit.queries import LONGEST_TRANSACTION, first_id_at
 
 TENANT, PLATFORM = "tenant", "platform"
@@ -48,6 +49,12 @@ class Filters:
         return not self.views and self.action is None
 
 
+def visible_event(event: Mapping[str, object], *, to_operator: bool) -> dict[str, object]:
+    """Return the event as a reader may see it: only operators see the id and the IP address of an operator."""
+    hidden = event["actor_kind"] == OPERATOR and not to_operator
+    return {**event, "actor_id": "", "address": ""} if hidden else {**event}
+
+
 def page_of_events(
     *,
     tenant_id: UUID | None,
@@ -56,20 +63,31 @@ def page_of_events(
     filters: Filters,
     before: int | None = None,
     purpose: Purpose = Purpose.READ,
+    to_operator: bool = False,
 ) -> tuple[list[dict[str, object]], int | None]:
     """Return one page of an audit log, newest first, with events before `before`, and the cursor of the next page.
 
     `trail` TENANT is the tenant's own log. PLATFORM is the platform's log, limited to events about `tenant_id` if given.
     A page costs the same at any position: it reads at most READ_AT_MOST events. If the filters leave out more than
-    that, it has fewer events than `limit`, or none, and a cursor that continues the search.
+    that, it has fewer events than `limit`, or none, and a cursor that continues the search. Unless `to_operator`, events are
+    as `visible_event` shows them, and no filter finds an operator by id.
 
     Raises UnknownTenant, TenantSuspended, TenantBusy.
     """
     if trail == PLATFORM:
-        return _page(filtered(PlatformEvent.objects.all(), tenant_id=tenant_id), filters, before, limit)
-    assert tenant_id is not None  # the view asks for it
-    with in_tenant(tenant_id, purpose):
-        return _page(TenantEvent.objects.all(), filters, before, limit)
+        of_tenant = filtered(PlatformEvent.objects.all(), tenant_id=tenant_id)
+        rows, older = _page(_searched(of_tenant, filters, to_operator), filters, before, limit)
+    else:
+        assert tenant_id is not None  # the view asks for it
+        with in_tenant(tenant_id, purpose):
+            rows, older = _page(_searched(TenantEvent.objects.all(), filters, to_operator), filters, before, limit)
+    return [visible_event(row, to_operator=to_operator) for row in rows], older
+
+
+def _searched(events: Events, filters: Filters, to_operator: bool) -> Events:
+    """Leave out the events of operators where a search for an actor's id would confirm whose they are."""
+    actor_id = filters.actor or filters.person
+    return events.exclude(actor_kind=OPERATOR, actor_id=actor_id) if actor_id and not to_operator else events
 
 
 def _page(

@@ -5,7 +5,7 @@ from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
 from userflow.audit import actions, serializers
 from userflow.audit.actions import PLATFORM, TENANT, Filters
-from userflow.sessions.permissions import needs, principal_at, reading, tenant_at, tenant_or_platform_at
+from userflow.sessions.permissions import OPERATOR, needs, principal_at, reading, tenant_at, tenant_or_platform_at
 
 
 class AuditViewSet(ApiViewSet):
@@ -21,9 +21,11 @@ class AuditViewSet(ApiViewSet):
         """List audit events.
 
         Newest first, by cursor. A tenant's admins and clients read their tenant's log and, with `trail=platform`, the
-        platform's events about their tenant. An operator without `tenant_id` reads the platform's log.
+        platform's events about their tenant; `actor_id` and `address` of operators are empty for them. An operator without
+        `tenant_id` reads the platform's log.
         """
         asked = self.valid_query(serializers.AuditQuery)
+        caller = principal_at(request)
         tenant_id = tenant_or_platform_at(request, asked.get("tenant_id"))
         trail = asked.get("trail") or (TENANT if tenant_id else PLATFORM)
         if trail == TENANT and tenant_id is None:
@@ -41,6 +43,7 @@ class AuditViewSet(ApiViewSet):
             limit=asked["limit"],
             filters=filters,
             before=asked.get("cursor"),
-            purpose=reading(principal_at(request)),
+            purpose=reading(caller),
+            to_operator=caller.kind == OPERATOR,
         )
         return Response({"events": rows, "limit": asked["limit"], "next_cursor": next_cursor})

@@ -26,7 +26,13 @@ from userflow.accounts.models import CONFIDENTIAL, PUBLIC, Client, Role
 from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, USERS_ONLY_PERMISSIONS
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import lacking
-from userflow.clients.registration import becomes_first_party, check_metadata, is_like_a_secret, needs_consent
+from userflow.clients.registration import (
+    becomes_first_party,
+    check_metadata,
+    ends_direct_sign_in,
+    is_like_a_secret,
+    needs_consent,
+)
 from userflow.clients.session_changes import apply_changes, note_change
 from userflow.errors import DefaultClientStays, GrantsMoreThanHeld, NoClientSecret, UnknownClient
 from userflow.sessions.assurance import Action, require_assurance
@@ -117,7 +123,7 @@ def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: d
         if set(changes.get("scopes", ())) - set(client.scopes):
             require_assurance(Action.GRANT_ROLES, by)
         _check_reach(client, changes, by)
-        withdrawn = client.first_party and changes.get("first_party") is False
+        withdrawn = client.first_party and False in (changes.get("first_party"), changes.get("direct_sign_in"))
         if withdrawn or (active is False and client.active):
             require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
         _must_outrank(by, client)
@@ -132,11 +138,12 @@ def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: d
         secrets = () if has_secret(client) else _drop_secrets(client)
         client.save(update_fields=[*changes, *secrets, "updated_at"])
         unconsented = needs_consent(before, client)
-        follows = unconsented or bool(before.backchannel_logout_uri) != bool(client.backchannel_logout_uri)
+        indirect = ends_direct_sign_in(before, client)
+        follows = unconsented or indirect or bool(before.backchannel_logout_uri) != bool(client.backchannel_logout_uri)
         if follows:
-            note_change(client, ends_unconsented=unconsented)
+            note_change(client, ends_unconsented=unconsented, ends_direct=indirect)
         # The state of the client does not reject sessions without consent: a deliverer ends them if this process cannot.
-        _list_for_delivery(client, required=unconsented)
+        _list_for_delivery(client, required=unconsented or indirect)
         if changes:
             _record("client.updated", client, {"changed": sorted(changes)})
     if follows:

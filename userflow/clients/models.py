@@ -17,6 +17,8 @@ class PendingClientChange(models.Model):
     ends_sessions = models.BooleanField(default=False)
     # The client is first-party no longer: sessions that its users have not consented to end. Null is no.
     ends_unconsented = models.BooleanField(null=True)
+    # The client may not sign users in by JSON any more: the sessions that it has opened so end. Null is no.
+    ends_direct = models.BooleanField(null=True)
     backchannel_logout_uri = models.CharField(max_length=2048, blank=True, default="")
     signed_response_alg = models.CharField(max_length=16, blank=True, default="")
     noted_at = models.DateTimeField(auto_now=True)

@@ -37,6 +37,8 @@ def is_like_a_secret(client: Client, changes: Mapping[str, Any]) -> bool:
         becomes_first_party(client, changes)
         or any(changes[name] != getattr(client, name) for name in CREDENTIAL_FIELDS & changes.keys())
         or any(getattr(client, name) and not changes[name] for name in PROTECTION_FIELDS & changes.keys())
+        # Passwords of users may pass through it.
+        or (bool(changes.get("direct_sign_in")) and not client.direct_sign_in)
         or any(set(changes[name]) - set(getattr(client, name)) for name in REACH_FIELDS & changes.keys())
         # Tokens then go to any device whose code a user is persuaded to enter.
         or DEVICE_CODE in set(changes.get("grant_types", ())) - set(client.grant_types)
@@ -51,6 +53,16 @@ def becomes_first_party(client: Client, changes: Mapping[str, Any]) -> bool:
 def needs_consent(before: Client, client: Client) -> bool:
     """Return whether the client, which was first-party before, needs the consent of its users from now on."""
     return before.first_party and not client.first_party
+
+
+def ends_direct_sign_in(before: Client, client: Client) -> bool:
+    """Return whether the client could sign users in by JSON before and cannot any more."""
+    return signs_in_directly(before) and not signs_in_directly(client)
+
+
+def signs_in_directly(client: Client) -> bool:
+    """Return whether the client may sign users in by JSON."""
+    return client.first_party and client.direct_sign_in
 
 
 def check_metadata(client: Client, before: Client | None = None) -> None:

@@ -85,6 +85,10 @@ class ClientChanges(serializers.Serializer[object]):
     require_par = Boolean(required=False)
     dpop_bound_access_tokens = Boolean(required=False)
     first_party = Boolean(required=False)
+    direct_sign_in = Boolean(
+        required=False,
+        help_text="Whether a first-party client may sign users in by JSON (/uflow/auth/enduser/login). Default: true.",
+    )
     backchannel_logout_uri = _page("Where logout tokens are sent; null: none.")
     access_token_seconds = Integer(required=False, allow_null=True, min_value=60, max_value=86_400)
     default_max_age = Integer(
@@ -161,6 +165,7 @@ class ClientOut(serializers.Serializer[object]):
     require_par = serializers.BooleanField()
     dpop_bound_access_tokens = serializers.BooleanField()
     first_party = serializers.BooleanField()
+    direct_sign_in = serializers.BooleanField()
     backchannel_logout_uri = serializers.CharField(allow_null=True)
     access_token_seconds = serializers.IntegerField(allow_null=True)
     default_max_age = serializers.IntegerField(allow_null=True)

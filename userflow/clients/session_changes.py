@@ -19,8 +19,11 @@ from userflow.events import logouts
 from userflow.sessions.ending import AT_ONCE, end_found
 
 
-def note_change(client: Client, *, ends_sessions: bool = False, ends_unconsented: bool = False) -> None:
-    """Note that the sessions follow the client's logout address, or that they end: all, or those without consent.
+def note_change(
+    client: Client, *, ends_sessions: bool = False, ends_unconsented: bool = False, ends_direct: bool = False
+) -> None:
+    """Note that the sessions follow the client's logout address, or that they end: all, those without consent, or those that
+    the client has opened by JSON.
 
     Call it in the transaction of the change.
 
@@ -35,6 +38,8 @@ def note_change(client: Client, *, ends_sessions: bool = False, ends_unconsented
         noted["ends_sessions"] = True
     if ends_unconsented:
         noted["ends_unconsented"] = True
+    if ends_direct:
+        noted["ends_direct"] = True
     PendingClientChange.objects.update_or_create(client_id=client.pk, defaults=noted)
 
 
@@ -63,6 +68,9 @@ def _apply(change: PendingClientChange) -> None:
             sessions.filter(pk__in=some).update(backchannel_logout=told)
         if change.ends_unconsented:
             signals.client_needs_consent.send(apply_changes, client_id=change.client_id)
+        if change.ends_direct:
+            direct = sessions.filter(parent=None, audiences=[])
+            end_found(END_USERS, direct, reason="direct_sign_in_disabled")
         return
     end_found(END_USERS, sessions, reason="client_deactivated")
     signals.client_sessions_ended.send(apply_changes, client_id=change.client_id)

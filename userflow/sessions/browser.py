@@ -98,6 +98,7 @@ def browser_principal(session: EndUserSession) -> Principal:
         acr=session.acr,
         required_acr=required_acr(principals.END_USER, tenant.settings),
         auth_time=session.auth_time,
+        first_party=True,
         user={"email": user.email, "name": user.name, "mfa_methods": user.mfa_methods},
     )
 

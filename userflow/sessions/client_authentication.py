@@ -19,7 +19,7 @@ from tenants.states import Purpose
 from userflow.accounts.grant_types import may_use
 from userflow.accounts.models import CONFIDENTIAL, PUBLIC
 from userflow.credentials import attempts
-from userflow.errors import ClientNotAuthenticated
+from userflow.errors import ClientNotAuthenticated, DirectSignInDisabled
 from userflow.ids import FORM
 from userflow.oauth_errors import DpopProofInvalid, InvalidClient, UnauthorizedClient
 from userflow.sessions import client_assertions
@@ -76,8 +76,10 @@ class StoredClient(NamedTuple):
     token_endpoint_auth_method: str
     jwks_uri: str
     generation: int
-    # Of applications that sign users in by OpenID Connect.
     first_party: bool
+    # Whether it may sign users in by JSON, with all rights of the user: a first-party client with `direct_sign_in`.
+    signs_in_directly: bool
+    # Of applications that sign users in by OpenID Connect.
     access_token_seconds: int | None
     dpop_bound: bool
     id_token_signed_response_alg: str
@@ -92,6 +94,11 @@ class StoredClient(NamedTuple):
     def confidential(self) -> bool:
         """Whether the client has a secret or key."""
         return self.type == CONFIDENTIAL
+
+    def check_direct_sign_in(self) -> None:
+        """Raise DirectSignInDisabled (403) unless the client may sign users in by JSON."""
+        if not self.signs_in_directly:
+            raise DirectSignInDisabled
 
     def check_dpop(self, jkt: str) -> None:
         """Raise DpopProofInvalid if the client gets bound tokens only (RFC 9449 section 5.2) and `jkt` names no key."""

@@ -121,6 +121,7 @@ class ClientState(NamedTuple):
     stale: bool
     revoked: bool
     first_party: bool | None
+    signs_in_directly: bool | None
     access_token_seconds: int | None
     scopes: Collection[str]
     audiences: Collection[str]
@@ -178,6 +179,9 @@ def _end_user_of(
     _check_limits(principals.END_USER, tenant.settings, age=age, unused=unused)
     roles, permissions = roles_in(roles_text)
     grant = None
+    # A session without a grant has all rights of the user: only a client that may sign in by JSON now, or a browser, has one.
+    if not granted and claims.get("client_id") and not limits.signs_in_directly:
+        raise SessionInactive
     if granted:
         scopes, audiences, dpop_jkt = given
         grant = Grant(
@@ -209,6 +213,7 @@ def _end_user_of(
         groups=groups_in(groups_text),
         must_verify_email=is_required(tenant) and not email_verified,
         grant=grant,
+        first_party=grant.first_party if grant is not None else bool(limits.signs_in_directly),
         access_token_seconds=limits.access_token_seconds,
     )
 
@@ -259,6 +264,7 @@ def _principal(
     groups: tuple[str, ...] = (),
     must_verify_email: bool = False,
     grant: Grant | None = None,
+    first_party: bool = False,
     access_token_seconds: int | None = None,
 ) -> Principal:
     amr = tuple(claims.get("amr") or ())
@@ -279,6 +285,7 @@ def _principal(
         claims=claims,
         user=user,
         grant=grant,
+        first_party=first_party,
         access_token_seconds=access_token_seconds,
     )
 

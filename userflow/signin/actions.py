@@ -102,12 +102,14 @@ def sign_in_end_user(
     """Sign an end user in through a client of the tenant. A confidential client authenticates with its secret.
 
     Raises WrongCredentials (unknown user, wrong password, inactive user and inactive client alike), EmailNotVerified,
-    ClientNotAuthenticated, AttemptsLocked, TooManyFromAddress, HashersBusy, TenantSuspended, TenantBusy.
+    ClientNotAuthenticated, DirectSignInDisabled, AttemptsLocked, TooManyFromAddress, HashersBusy, TenantSuspended, TenantBusy.
     """
     attempts.limit_guessing_address("signin")
     client = find_client(client_id)
     if client is not None and not client.accepts(client_secret):
         reject_sign_in(client.tenant.tenant_id, client_id)
+    if client is not None:
+        client.check_direct_sign_in()
     if client is not None and client.dpop_bound:
         raise ClientNotAuthenticated(ClientNotAuthenticated.BOUND_ONLY)
     if client is None or (tenant_id is not None and tenant_id != client.tenant.tenant_id):

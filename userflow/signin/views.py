@@ -13,6 +13,7 @@ from userflow.credentials import tickets
 from userflow.errors import (
     AttemptsLocked,
     ClientNotAuthenticated,
+    DirectSignInDisabled,
     EmailNotVerified,
     GrantsMoreThanHeld,
     HashersBusy,
@@ -116,6 +117,7 @@ class EndUserSignInViewSet(ApiViewSet):
         errors=[
             WrongCredentials,
             ClientNotAuthenticated,
+            DirectSignInDisabled,
             EmailNotVerified,
             TenantSuspended,
             AttemptsLocked,

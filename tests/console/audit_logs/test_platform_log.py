@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import secrets
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from console.audit_logs.export import as_csv
 from identity_platform.audit.models import PlatformEvent
 from identity_platform.audit.writer import record_for_platform
+from identity_platform.transfer.rows import unescape_formula
 from tests.console.staff import Staff, new_auditor, new_operator, new_tenant_admin
 from tests.world import TestTenant, capture_statements
 
@@ -171,6 +173,14 @@ def test_formula_prefixes_get_an_apostrophe(beginning: str) -> None:
     written = b"".join(as_csv(iter([{"id": 1, "address": beginning}]))).decode()
     (row,) = csv.DictReader(io.StringIO(written, newline=""))
     assert row["address"] == f"'{beginning}"
+
+
+@pytest.mark.parametrize("cell", ["a;=1", 'a;"=1', "a\t@b", "a;'-1", "x\n+1"])
+def test_formulas_behind_other_separators_get_an_apostrophe(cell: str) -> None:
+    written = b"".join(as_csv(iter([{"id": 1, "address": cell}]))).decode()
+    assert not re.search(r'[;\t\n]"*[=+@-]', written.partition("\n")[2])
+    (row,) = csv.DictReader(io.StringIO(written, newline=""))
+    assert unescape_formula(row["address"]) == cell
 
 
 def test_deep_page_costs_the_same(operator: Staff) -> None:

@@ -170,3 +170,20 @@ def test_export_lists_all_events_and_is_audited(new_tenant: Callable[[], TestTen
     assert export(str(tenant.id), "--from", "2100-01-01") == []
     assert len(events(operator, tenant_id=str(tenant.id), trail="platform", action="audit.exported")) == 2
     assert {event["action"] for event in export("--platform")} >= {"tenant.created", "audit.exported"}
+
+
+def test_tenant_admins_do_not_see_who_the_operator_is(
+    operator: Api, tenant: TestTenant, other_tenant: TestTenant
+) -> None:
+    for one in (tenant, other_tenant):
+        assert operator.patch(f"/uflow/admin/tenants/{one.id}", {"name": one.name}).status_code == 200
+    platform = {"trail": "platform", "action": "tenant.updated"}
+    [seen] = events(tenant.api, **platform)[:1]
+    assert (seen["actor_kind"], seen["actor_id"], seen["address"]) == ("operator", "", "")
+    [known] = events(operator, **platform, tenant_id=str(tenant.id))[:1]
+    assert (known["id"], known["actor_kind"], known["address"]) == (seen["id"], "operator", operator.address)
+    assert events(tenant.api, **platform, actor=known["actor_id"]) == []
+    assert events(operator, **platform, tenant_id=str(tenant.id), actor=known["actor_id"])
+    own = events(tenant.api, trail="platform", actor=str(tenant.admin.id))
+    assert own
+    assert {event["actor_id"] for event in own} == {str(tenant.admin.id)}

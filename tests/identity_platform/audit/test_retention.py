@@ -16,6 +16,7 @@ from mfa.push.models import PushAuthenticationRequest, PushDevice
 from tenants import audit_trails, provisioning, retention
 from tenants.context import in_tenant
 from tests.identity_platform.audit.conftest import as_owner, fill, run, seal
+from tests.identity_platform.audit.test_chain import INSERT_COPY
 from tests.world import Api, TestTenant
 from userflow.accounts.session_models import EndUserEnrollmentWindow, EndUserRefreshToken, EndUserSession, EndUserTicket
 
@@ -66,6 +67,29 @@ def test_purged_trail_verifies_and_grows(new_tenant: Callable[[], TestTenant]) -
     seal(tenant)
     assert audit_trails.purge(owner(tenant)) == 0
     assert audit_trails.verify(owner(tenant)).faults == []
+
+
+def test_verify_finds_events_written_below_a_purge(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = aged(new_tenant)
+    audit_trails.purge(owner(tenant))
+    with as_owner(tenant) as sql:
+        sql(INSERT_COPY, 17)
+    [fault] = audit_trails.verify(owner(tenant)).faults
+    assert fault.startswith("1 events below event ")
+
+
+def test_unfinished_purge_is_no_fault(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = aged(new_tenant)
+
+    def stop(events: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        audit_trails.purge(owner(tenant), seen=stop)
+    assert numbers(tenant)[0] > 0
+    assert audit_trails.verify(owner(tenant)).faults == []
+    audit_trails.purge(owner(tenant))
+    assert numbers(tenant)[0] == 0
 
 
 def test_deleting_a_tenant_removes_its_chain_head_only(

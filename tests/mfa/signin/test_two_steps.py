@@ -157,7 +157,7 @@ def test_user_deactivated_between_steps_is_rejected(ann: TestUser) -> None:
 def test_client_deactivated_between_steps_opens_no_session(tenant: TestTenant, ann: TestUser) -> None:
     from userflow.accounts.models import Client
 
-    second = Client.objects.create(tenant_id=tenant.id, name="second")
+    second = Client.objects.create(tenant_id=tenant.id, name="second", first_party=True)
     body = {"client_id": str(second.pk), "email": ann.email, "password": PASSWORD}
     ticket = Api().post("/uflow/auth/enduser/login", body).json()["mfa_token"]
     Client.objects.filter(pk=second.pk).update(active=False)

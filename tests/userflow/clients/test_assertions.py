@@ -255,7 +255,7 @@ def test_grant_types_of_client_are_enforced(tenant: TestTenant, grant_types: lis
 
 
 def test_refresh_requires_the_grant_type(tenant: TestTenant) -> None:
-    client, person = make_client(tenant), tenant.register()
+    client, person = make_client(tenant, first_party=True), tenant.register()
     login = {"client_id": client["id"], "email": person.email, "password": person.password}
     login["client_secret"] = client["client_secret"]
     pair = Api().post("/uflow/auth/enduser/login", login).json()

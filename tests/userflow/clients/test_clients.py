@@ -37,6 +37,7 @@ MEMBERS = {
     "require_par",
     "dpop_bound_access_tokens",
     "first_party",
+    "direct_sign_in",
     "backchannel_logout_uri",
     "access_token_seconds",
     "default_max_age",
@@ -284,7 +285,7 @@ def test_update_rejects_another_type(tenant: TestTenant) -> None:
 
 
 def test_deactivation_ends_sign_in_and_tokens(tenant: TestTenant) -> None:
-    client, person = make_client(tenant), tenant.register()
+    client, person = make_client(tenant, first_party=True), tenant.register()
     login = {"client_id": client["id"], "email": person.email, "password": person.password}
     login["client_secret"] = client["client_secret"]
     user = Api(token=Api().post("/uflow/auth/enduser/login", login).json()["access_token"])
@@ -340,7 +341,7 @@ def test_scope_of_a_role_requires_roles_write(new_tenant: Any) -> None:
 
 def test_deactivation_ends_sessions_of_that_client_only(tenant: TestTenant) -> None:
     person, name = tenant.register(), f"second-{tenant.admin.username}"
-    body = {"name": name, "type": "public"}
+    body = {"name": name, "type": "public", "first_party": True}
     second = tenant.api.post(f"/clientms/tenants/{tenant.id}/clients", body).json()["id"]
     apis = []
     for client in (str(tenant.client_id), second):

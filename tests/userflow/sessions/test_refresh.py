@@ -131,7 +131,7 @@ def test_refresh_token_is_bound_to_its_client(tenant: TestTenant, other_tenant: 
 
 
 def test_refresh_requires_secret_of_confidential_client(tenant: TestTenant) -> None:
-    client = make_client(tenant)
+    client = make_client(tenant, first_party=True)
     person = tenant.register()
     login = {"client_id": client["client_id"], "email": person.email, "password": person.password}
     token = Api().post("/uflow/auth/enduser/login", login, headers=basic(client)).json()["refresh_token"]

@@ -25,14 +25,14 @@ def assert_rejected(response: Any) -> None:
 
 
 def test_login_accepts_secret_by_basic_or_in_body(tenant: TestTenant) -> None:
-    client, person = make_client(tenant), tenant.register()
+    client, person = make_client(tenant, first_party=True), tenant.register()
     assert login(client, person.email, headers=basic(client)).status_code == 200
     body = login(client, person.email, members={"client_secret": client["client_secret"]})
     assert (body.status_code, body.json()["client_id"]) == (200, client["client_id"])
 
 
 def test_login_rejects_and_audits_wrong_secret(tenant: TestTenant, other_tenant: TestTenant) -> None:
-    client, foreign, person = make_client(tenant), make_client(other_tenant), tenant.register()
+    client, foreign, person = make_client(tenant, first_party=True), make_client(other_tenant), tenant.register()
     assert_rejected(login(client, person.email))
     assert_rejected(login(client, person.email, members={"client_secret": "ics_wrong"}))
     assert_rejected(login(client, person.email, headers=basic(client, foreign["client_secret"])))
@@ -43,7 +43,7 @@ def test_login_rejects_and_audits_wrong_secret(tenant: TestTenant, other_tenant:
 
 
 def test_login_rejects_two_secrets(tenant: TestTenant) -> None:
-    client, person = make_client(tenant), tenant.register()
+    client, person = make_client(tenant, first_party=True), tenant.register()
     response = login(client, person.email, headers=basic(client), members={"client_secret": client["client_secret"]})
     assert (response.status_code, set(response.json()["details"])) == (400, {"client_secret"})
 
@@ -56,7 +56,7 @@ def test_login_through_public_client_rejects_secret(tenant: TestTenant) -> None:
 
 
 def test_rotated_secret_works_during_overlap_only(tenant: TestTenant) -> None:
-    client, person = make_client(tenant), tenant.register()
+    client, person = make_client(tenant, first_party=True), tenant.register()
     path = f"/clientms/tenants/{tenant.id}/clients/{client['id']}/secret"
     tenant.api.post(path, {"overlap_seconds": 60})
     assert login(client, person.email, headers=basic(client)).status_code == 200
@@ -66,21 +66,21 @@ def test_rotated_secret_works_during_overlap_only(tenant: TestTenant) -> None:
 
 def test_wrong_client_secrets_limit_the_address(tenant: TestTenant, settings: Any) -> None:
     settings.LIMITS = {**settings.LIMITS, "wrong_secret": (3, 600)}
-    client, person, api = make_client(tenant), tenant.register(), Api()
+    client, person, api = make_client(tenant, first_party=True), tenant.register(), Api()
     sent = {"client_id": client["client_id"], "email": person.email, "password": PASSWORD}
     statuses = [api.post(LOGIN, sent).status_code for _ in range(5)]
     assert statuses == [401, 401, 401, 401, 429] or statuses == [401, 401, 401, 429, 429]
 
 
 def test_second_step_needs_no_secret(tenant: TestTenant) -> None:
-    client, person = make_client(tenant), new_user(tenant).enrol_totp()
+    client, person = make_client(tenant, first_party=True), new_user(tenant).enrol_totp()
     ticket = login(client, person.email, headers=basic(client)).json()["mfa_token"]
     response = Api().post("/webauthn/totp/verifyLogin", {**person.name, "code": person.code(1), "mfa_token": ticket})
     assert (response.status_code, "access_token" in response.json()) == (200, True)
 
 
 def test_passkey_sign_in_needs_client_secret(tenant: TestTenant) -> None:
-    client, home = make_client(tenant), end_users_of(tenant)
+    client, home = make_client(tenant, first_party=True), end_users_of(tenant)
     person, authenticator = user_with_passkey(tenant)
 
     def finish(**members: Any) -> Any:
@@ -95,7 +95,7 @@ def test_passkey_sign_in_needs_client_secret(tenant: TestTenant) -> None:
 
 
 def test_passkey_sign_up_needs_client_secret(tenant: TestTenant) -> None:
-    client, api = make_client(tenant, self_registration=True), Api()
+    client, api = make_client(tenant, self_registration=True, first_party=True), Api()
     members = {"tenant_id": str(tenant.id), "client_id": client["client_id"], "password": PASSWORD}
     made = api.post("/uflow/user/clients/register", {**members, "email": f"{client['id']}@example.com"}).json()
     home, person = end_users_of(tenant), User(made["user_id"], made["email"])
@@ -112,7 +112,11 @@ def test_passkey_sign_up_needs_client_secret(tenant: TestTenant) -> None:
 
 @pytest.mark.parametrize("confidential", [False, True])
 def test_client_secret_costs_no_statement(tenant: TestTenant, confidential: bool) -> None:
-    client = make_client(tenant) if confidential else {"client_id": str(tenant.client_id), "client_secret": ""}
+    client = (
+        make_client(tenant, first_party=True)
+        if confidential
+        else {"client_id": str(tenant.client_id), "client_secret": ""}
+    )
     how = {"headers": basic(client)} if confidential else {}
     person = tenant.register()
     login(client, person.email, **how)

@@ -49,7 +49,7 @@ def test_end_user_login_returns_tokens_and_user(api: Api, tenant: TestTenant) ->
 def test_login_errors_do_not_tell_users_apart(api: Api, tenant: TestTenant, other_tenant: TestTenant) -> None:
     person, off = tenant.register(), tenant.register()
     tenant.api.delete(f"/uflow/user/enduser/{tenant.id}/{off.id}")
-    closed = Client.objects.create(tenant_id=tenant.id, name="closed", active=False)
+    closed = Client.objects.create(tenant_id=tenant.id, name="closed", active=False, first_party=True)
     tries = [
         login(tenant, person, password="wrong wrong wrong"),
         login(tenant, User(person.id, f"unknown-{person.id}@example.com")),
