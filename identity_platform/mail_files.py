@@ -6,7 +6,7 @@ from django.core.mail.backends import filebased
 
 
 class EmailBackend(filebased.EmailBackend):
-    """Django's backend that writes mails to files of EMAIL_FILE_PATH, with mode 0600 whatever the umask is."""
+    """Django's backend that writes mails to files of EMAIL_FILE_PATH, with mode 0600 under any umask."""
 
     def open(self) -> bool:
         """Open the file of this connection unless it is open; return whether it was opened."""

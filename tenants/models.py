@@ -27,6 +27,8 @@ class TenantModel(models.Model):
 class TenantRecord(TenantModel):
     """One row: whose database this is (`tenants.marks`). A copy of the template has it without a tenant."""
 
+    after_restore: ClassVar[AfterRestore] = NoAuthority("It says whose the database is.")
+
     one = models.BooleanField(primary_key=True, default=True, editable=False)
     installation = models.UUIDField()
     # Of the installation when the row was written. A higher one than the global database's was written after it.

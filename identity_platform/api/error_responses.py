@@ -57,6 +57,7 @@ NAMES: Final[Mapping[str, str]] = {
     "ticket_invalid": "ConfirmationUnauthorized",
     "email_not_verified token_of_another_user": "EnrollmentForbidden",
     "email_not_verified no_local_password token_of_another_user": "ConfirmationForbidden",
+    "direct_sign_in_disabled email_not_verified no_local_password token_of_another_user": "CompletionForbidden",
     "no_local_password token_of_another_user": "ProofForbidden",
     "built_in_role grant_exceeds_permissions": "RoleProtected",
     "cannot_deactivate_yourself grant_exceeds_permissions last_admin": "AdminProtected",

@@ -125,7 +125,6 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     "phone_display": "The phone number with all but its end hidden.",
     "attempts_remaining": "Number of codes that can still be tried.",
     "expires_in_minutes": "Minutes until the code expires.",
-    "credential": "Result of navigator.credentials.create(), as JSON.",
     "response": "Result of navigator.credentials.get(), as JSON.",
     "challenge": "Single-use random value, base64url.",
     "timeout": "Milliseconds that the browser waits for the user.",

@@ -25,7 +25,7 @@ NOTHING_AFTER = "nothing after this line was read"
 # What a spreadsheet takes for a formula when a cell begins with it (OWASP, CSV Injection), and the mark that hides it.
 FORMULA: Final = frozenset("=+-@\t\r\n＝＋－＠'")
 MARK: Final = "'"
-# Some spreadsheets take `;` or a tab for the separator, whatever the file says: a new cell begins behind it.
+# Some spreadsheets take `;` or a tab for the separator of every file: a new cell begins behind it.
 _INNER: Final = re.compile("""([;\t\r\n])(?=['"]*[=+@＝＋－＠-])""")
 _MARKED: Final = re.compile("""([;\t\r\n])'(?=['"]*[=+@＝＋－＠-])""")
 

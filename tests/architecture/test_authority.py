@@ -1,7 +1,7 @@
 """Each entry point that changes something asks who may: `require_assurance` or `require_reach`, or its reason stands here.
 
 The operations, pages, commands and tasks are those that are registered. What they ask is read from the code that they call
-(`tests.architecture.call_graph`), so a new one that asks nobody fails until it asks, or until its reason is written down.
+(`tests.architecture.call_graph`), so a new one that asks nothing fails until it asks, or until its reason is written down.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -135,6 +135,7 @@ TASKS: Final[Mapping[str, str]] = {
     "seal_audit_trails": "seals the chain of events",
     "purge_expired_rows": "deletes what is past its time",
     "check_database_servers": "measures",
+    "deliver_revocations": "writes what was revoked to the journal",
     "synchronize_directories": "runs the stored configuration, whose change has asked",
     "check_domains": "looks DNS up; takes lost domains away after a week",
     "index_text_search": "derived data only",
@@ -393,7 +394,7 @@ class AskingConfirmView(SilentConfirmView):
     call = staticmethod(_rename_after_asking)
 
 
-def test_new_operation_that_asks_nobody_is_found() -> None:
+def test_new_operation_that_asks_nothing_is_found() -> None:
     assert "no reason is given" in problem_of_operation(SilentViewSet, "create")
     assert problem_of_operation(SilentViewSet, "update") == ""
     assert problem_of_operation(SilentViewSet, "partial_update") == ""
@@ -405,7 +406,7 @@ def silent_function(request: HttpRequest) -> HttpResponse:
     return HttpResponse()
 
 
-def test_new_page_that_asks_nobody_is_found() -> None:
+def test_new_page_that_asks_nothing_is_found() -> None:
     assert takes_forms(silent_function)
     assert not asks(silent_function)
     assert not asks(SilentPage.post, SilentPage)

@@ -43,7 +43,7 @@ def ann(tenant: TestTenant) -> User:
         {"first_party": False, "grant_types": ["authorization_code"], "require_par": True},
         {"first_party": True, "direct_sign_in": False},
     ],
-    ids=["third-party", "switched off"],
+    ids=["third-party", "deactivated"],
 )
 def test_login_is_rejected_before_password(tenant: TestTenant, ann: User, fields: dict[str, Any]) -> None:
     client = new_client(tenant, **fields)

@@ -106,7 +106,7 @@ def test_register_of_unverified_address_sends_the_code_again(new_tenant: Callabl
     assert len(mails_to(email, "verify")) == 2
 
 
-def test_code_of_a_strangers_registration_does_not_verify_the_browsers(new_tenant: Callable[[], TestTenant]) -> None:
+def test_code_of_another_registration_does_not_verify_the_browsers(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     Tenant.objects.filter(pk=tenant.id).update(settings={"email_verification": "required"})
     owner, attacker, email = Visitor(tenant), Visitor(tenant), new_address()

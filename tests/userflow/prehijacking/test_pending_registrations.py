@@ -171,7 +171,7 @@ def test_taken_address_gets_the_same_response_and_its_owner_a_mail(strict: TestT
     assert sign_in(strict, taken, OWN).status_code == 200
 
 
-def test_only_the_right_password_hears_that_verification_is_missing(strict: TestTenant) -> None:
+def test_only_the_right_password_gets_the_verification_error(strict: TestTenant) -> None:
     email = new_address()
     register(strict, email, OWN)
     register(strict, email, FOREIGN)
@@ -426,7 +426,7 @@ def test_mails_to_one_address_are_limited_over_tenants(
         assert len(mails_to(email)) == number
 
 
-def test_forgot_of_strangers_leaves_the_owners(strict: TestTenant) -> None:
+def test_forgot_of_unknown_callers_leaves_the_owners(strict: TestTenant) -> None:
     email, home = new_address(), Api()
     register(strict, email, OWN)
     assert verify(token=token_in(proofs_to(email)[-1])).status_code == 200
