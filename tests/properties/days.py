@@ -438,8 +438,6 @@ USERS: Final[tuple[Step, ...]] = (
     register,
     follow_mail,
     forget_password,
-    change_password,
-    sign_out,
     consent,
 )
 # Somebody ends what was valid until now.
@@ -451,5 +449,7 @@ REVOCATIONS: Final[tuple[Step, ...]] = (
     end_sessions,
     rotate_app_secret,
     remove_factor,
+    change_password,
+    sign_out,
 )
 MAINTENANCE: Final[tuple[Step, ...]] = (restore, delete_and_restore, back_up, rotate_keys, suspend_and_resume)
