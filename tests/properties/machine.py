@@ -26,7 +26,7 @@ from tests.properties.scene import TICKET, Scene, build_scene, send
 from tests.properties.starts import Attacker, Credential, new_attacker
 from tests.properties.statistics import STATISTICS
 from tests.tenants.conftest import throw_away
-from tests.world import new_client
+from tests.world import new_client, unique_ip
 
 # What a step chooses is drawn from one number: Hypothesis has room for a few thousand, and a step makes dozens of choices.
 CHOICES: Final = st.integers(0, 2**48)
@@ -113,42 +113,58 @@ class Explorer(RuleBasedStateMachine):
         self.example.played.append((name, chosen))
         return drawing(chosen)
 
-    # --- the attacker ------------------------------------------------------------------------------------------------
+    @rule(choices=CHOICES)
+    def attacker_acts(self, choices: int | str) -> None:
+        """Let the attacker do something: mostly what its start is for."""
+        draw = self._begin("attacker_acts", choices)
+        turns = (
+            *(self._attacker_changes,) * 7,
+            *(self._attacker_changes_account,) * 6,
+            *(self._attacker_goes_on,) * 3,
+            *(self._attacker_sends_form,) * 2,
+            self._attacker_calls_any,
+            self._attacker_repeats,
+        )
+        turns[draw(len(turns))](draw)
 
     @rule(choices=CHOICES)
-    def attacker_changes(self, choices: int | str) -> None:
+    def others_act(self, choices: int | str) -> None:
+        """Let a user, an admin or the operator do something."""
+        draw = self._begin("others_act", choices)
+        turns = (
+            *(self._user_acts,) * 4,
+            *(self._user_opens_link,) * 3,
+            self._somebody_revokes,
+            self._operator_acts,
+        )
+        turns[draw(len(turns))](draw)
+
+    # --- the attacker ------------------------------------------------------------------------------------------------
+
+    def _attacker_changes(self, draw: Draw) -> None:
         """Call an operation that changes something: mostly one that a permission of the start is for."""
-        draw = self._begin("attacker_changes", choices)
         changing = [each for each in self._open() if each.changes]
         named = [each for each in changing if each.permissions & self.example.attacker.authority]
         self._attacker_calls(draw, named if named and draw(3) else changing)
 
-    @rule(choices=CHOICES)
-    def attacker_changes_account(self, choices: int | str) -> None:
+    def _attacker_changes_account(self, draw: Draw) -> None:
         """Call an operation that needs an assurance and no permission: it changes the caller's own account."""
-        draw = self._begin("attacker_changes_account", choices)
         changing = [each for each in self._open() if each.changes]
         own = [each for each in changing if each.is_sensitive and not each.permissions]
         self._attacker_calls(draw, own or changing)
 
-    @rule(choices=CHOICES)
-    def attacker_goes_on(self, choices: int | str) -> None:
+    def _attacker_goes_on(self, draw: Draw) -> None:
         """Call an operation that takes what a response has just shown, if there is such a thing."""
-        draw = self._begin("attacker_goes_on", choices)
         knowledge = self.example.attacker.knowledge
         fitting = [each for each in self._open() if each.changes and any(map(knowledge.has_news, each.fields))]
         self._attacker_calls(draw, fitting or [each for each in self._open() if each.changes])
 
-    @rule(choices=CHOICES)
-    def attacker_calls(self, choices: int | str) -> None:
+    def _attacker_calls_any(self, draw: Draw) -> None:
         """Call any operation, reading ones too."""
-        draw = self._begin("attacker_calls", choices)
         self._attacker_calls(draw, list(operations()))
 
-    @rule(choices=CHOICES)
-    def attacker_repeats(self, choices: int | str) -> None:
+    def _attacker_repeats(self, draw: Draw) -> None:
         """Send the last request again, once or in a burst."""
-        draw = self._begin("attacker_repeats", choices)
         if self.example.last is None:
             return
         request, credential = self.example.last
@@ -158,12 +174,6 @@ class Explorer(RuleBasedStateMachine):
         for number in range(times):
             self._send(request, credential, {}, silent=number > 0)
         self._check(lambda: properties.victims_can_sign_in(self.example.attacker))
-
-    @rule(choices=CHOICES)
-    def attacker_sends_form(self, choices: int | str) -> None:
-        """Open a hosted page, or follow a link of the last one, and send one of its forms."""
-        draw = self._begin("attacker_sends_form", choices)
-        self._attacker_sends_form(draw)
 
     def _open(self) -> list[Operation]:
         """Return the operations that the start may open, as the document describes them."""
@@ -195,7 +205,8 @@ class Explorer(RuleBasedStateMachine):
             request.path,
             request.body if request.operation.media_type == "application/json" else None,
             raw=request.raw,
-            address=attacker.address,
+            # Another one each time: limits of one address would end the exploration, and attackers have many.
+            address=unique_ip(),
             headers={**credential.headers, **headers},
             query=request.query,
         )
@@ -207,6 +218,8 @@ class Explorer(RuleBasedStateMachine):
                 f"{request.path}{query} {_shortened(sent)} -> {response.status_code} {_shortened(_text(response), 160)}"
             )
         STATISTICS.called(request.operation, response, time.perf_counter() - began)
+        if response.status_code == 401 and credential is attacker.start and attacker.renew is not None:
+            attacker.renew()  # its own account or client signs in again
         self._attacker_sees(response, request.path, as_victim=self._is_of_victim(credential))
 
     def _is_of_victim(self, credential: Credential) -> bool:
@@ -216,6 +229,7 @@ class Explorer(RuleBasedStateMachine):
         return victim is not None and token.startswith("eyJ") and claims_of(token).get("sub") == str(victim.id)
 
     def _attacker_sends_form(self, draw: Draw) -> None:
+        """Open a hosted page, or follow a link of the last one, and send one of its forms."""
         example, attacker = self.example, self.example.attacker
         root = f"/t/{example.scene.tenant.slug}"
         if attacker.browser is None:
@@ -292,33 +306,25 @@ class Explorer(RuleBasedStateMachine):
 
     # --- the others --------------------------------------------------------------------------------------------------
 
-    @rule(choices=CHOICES)
-    def user_acts(self, choices: int | str) -> None:
+    def _user_acts(self, draw: Draw) -> None:
         """Let a user do one of the things that users do."""
-        draw = self._begin("user_acts", choices)
         self._others_act(days.USERS, draw)
 
-    @rule(choices=CHOICES)
-    def somebody_revokes(self, choices: int | str) -> None:
+    def _somebody_revokes(self, draw: Draw) -> None:
         """Let a user, the tenant's admin or the operator end something."""
-        draw = self._begin("somebody_revokes", choices)
         # Often it would end what the attacker has started with, after which nothing is left to explore.
-        if self.start == OLD_BACKUP or not draw(4):
+        if self.start == OLD_BACKUP or not draw(3):
             self._others_act(days.REVOCATIONS, draw)
 
-    @rule(choices=CHOICES)
-    def operator_acts(self, choices: int | str) -> None:
+    def _operator_acts(self, draw: Draw) -> None:
         """Let the operator run a command, for example restore a backup."""
-        draw = self._begin("operator_acts", choices)
         # They take a second; most examples have none.
         if self.example.commands < MOST_COMMANDS and (self.start == OLD_BACKUP or not draw(3)):
             self.example.commands += 1
             self._others_act(days.MAINTENANCE, draw)
 
-    @rule(choices=CHOICES)
-    def user_opens_link(self, choices: int | str) -> None:
+    def _user_opens_link(self, draw: Draw) -> None:
         """Let a signed-in user open a link to the authorization endpoint that the attacker has made."""
-        draw = self._begin("user_opens_link", choices)
         example = self.example
         people = [each for each in example.scene.people.values() if each.tenant is example.scene.tenant]
         people = [each for each in people if not each.is_admin and each.active and not each.pending]
