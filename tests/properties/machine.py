@@ -114,28 +114,22 @@ class Explorer(RuleBasedStateMachine):
         return drawing(chosen)
 
     @rule(choices=CHOICES)
-    def attacker_acts(self, choices: int | str) -> None:
-        """Let the attacker do something: mostly what its start is for."""
-        draw = self._begin("attacker_acts", choices)
+    def act(self, choices: int | str) -> None:
+        """Let the attacker do something, mostly what its start is for, or a user, an admin or the operator."""
+        draw = self._begin("act", choices)
         turns = (
-            *(self._attacker_changes,) * 7,
+            *(self._attacker_changes,) * 9,
             *(self._attacker_changes_account,) * 6,
             *(self._attacker_goes_on,) * 3,
             *(self._attacker_sends_form,) * 2,
             self._attacker_calls_any,
             self._attacker_repeats,
-        )
-        turns[draw(len(turns))](draw)
-
-    @rule(choices=CHOICES)
-    def others_act(self, choices: int | str) -> None:
-        """Let a user, an admin or the operator do something."""
-        draw = self._begin("others_act", choices)
-        turns = (
-            *(self._user_acts,) * 4,
-            *(self._user_opens_link,) * 3,
+            *(self._user_acts,) * 5,
+            *(self._user_opens_link,) * 4,
             self._somebody_revokes,
             self._operator_acts,
+            # A start about a backup is about what the others do.
+            *((self._somebody_revokes, self._operator_acts) * 4 if self.start == OLD_BACKUP else ()),
         )
         turns[draw(len(turns))](draw)
 
