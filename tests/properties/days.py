@@ -96,7 +96,9 @@ def _old_password_of(person: Person) -> str:
 
 
 def forget_password(scene: Scene, draw: Draw) -> str:
-    person = _any([each for each in scene.people.values() if each.active and not each.pending], draw)
+    people = [each for each in scene.people.values() if each.active and not each.pending]
+    own_users = [each for each in people if each.tenant is scene.tenant and not each.is_admin]
+    person = _any(own_users if draw(2) else people, draw)
     if person is None:
         return ""
     kind = "admin" if person.is_admin else "enduser"
@@ -437,6 +439,8 @@ USERS: Final[tuple[Step, ...]] = (
     sign_in,
     register,
     follow_mail,
+    follow_mail,
+    forget_password,
     forget_password,
     consent,
 )
