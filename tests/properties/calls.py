@@ -115,11 +115,7 @@ def draw_request(operation: Operation, draw: Draw, knowledge: Knowledge) -> Requ
     if draw(2):
         names += [name for name in operation.example if name in operation.fields and name not in names]
     optional = [name for name in operation.fields if name not in names]
-    optional.sort(key=lambda name: _interest(name, knowledge))
-    for _ in range(_OPTIONAL_FIELDS[draw(len(_OPTIONAL_FIELDS))]):
-        if optional:
-            # Two draws, so that fields that come first are drawn more often.
-            names.append(optional.pop(min(draw(ANY) % len(optional), draw(ANY) % len(optional))))
+    names += _draw_names(optional, _OPTIONAL_FIELDS[draw(len(_OPTIONAL_FIELDS))], draw, knowledge)
     body = {
         name: _draw_value(name, operation.fields[name], operation.example.get(name), draw, knowledge, operation.path)
         for name in names
@@ -132,6 +128,18 @@ def draw_request(operation: Operation, draw: Draw, knowledge: Knowledge) -> Requ
         if (values := knowledge.for_field(name, operation.path)) and (name == "tenant_id" or not draw(3))
     }
     return Request(operation, path, body, query)
+
+
+def _draw_names(optional: list[str], count: int, draw: Draw, knowledge: Knowledge) -> list[str]:
+    """Draw names of fields: mostly of those that interest the attacker most."""
+    left, names = list(optional), []
+    for _ in range(min(count, len(left))):
+        most = min(_interest(name, knowledge) for name in left)
+        interesting = [name for name in left if _interest(name, knowledge) == most] if draw(3) else left
+        name = interesting[draw(len(interesting))]
+        left.remove(name)
+        names.append(name)
+    return names
 
 
 def _interest(name: str, knowledge: Knowledge) -> int:
@@ -152,10 +160,8 @@ def _draw_value(name: str, schema: dict[str, Any], example: Any, draw: Draw, kno
     if kind == "object" and "properties" in (shape := fields_of(schema)):
         names = list(shape.get("required", []))
         optional = [each for each in shape["properties"] if each not in names]
-        optional.sort(key=lambda each: _interest(each, knowledge))
         count = max(1, _OPTIONAL_FIELDS[draw(len(_OPTIONAL_FIELDS))]) if optional and not names else draw(3)
-        for _ in range(min(count, len(optional))):
-            names.append(optional.pop(min(draw(ANY) % len(optional), draw(ANY) % len(optional))))
+        names += _draw_names(optional, count, draw, knowledge)
         part = example if isinstance(example, dict) else {}
         return {
             each: _draw_value(each, shape["properties"][each], part.get(each), draw, knowledge, path) for each in names

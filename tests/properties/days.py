@@ -96,7 +96,9 @@ def _old_password_of(person: Person) -> str:
 
 
 def forget_password(scene: Scene, draw: Draw) -> str:
-    person = _any([each for each in scene.people.values() if each.active and not each.pending], draw)
+    people = [each for each in scene.people.values() if each.active and not each.pending]
+    own_users = [each for each in people if each.tenant is scene.tenant and not each.is_admin]
+    person = _any(own_users if draw(2) else people, draw)
     if person is None:
         return ""
     kind = "admin" if person.is_admin else "enduser"
@@ -437,9 +439,9 @@ USERS: Final[tuple[Step, ...]] = (
     sign_in,
     register,
     follow_mail,
+    follow_mail,
     forget_password,
-    change_password,
-    sign_out,
+    forget_password,
     consent,
 )
 # Somebody ends what was valid until now.
@@ -451,5 +453,7 @@ REVOCATIONS: Final[tuple[Step, ...]] = (
     end_sessions,
     rotate_app_secret,
     remove_factor,
+    change_password,
+    sign_out,
 )
 MAINTENANCE: Final[tuple[Step, ...]] = (restore, delete_and_restore, back_up, rotate_keys, suspend_and_resume)

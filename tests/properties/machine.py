@@ -1,9 +1,10 @@
 """The state machine that Hypothesis drives: the attacker's steps, the others' days, and the properties after each."""
 
 import json
+import random
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,10 +26,10 @@ from tests.properties.scene import TICKET, Scene, build_scene, send
 from tests.properties.starts import Attacker, Credential, new_attacker
 from tests.properties.statistics import STATISTICS
 from tests.tenants.conftest import throw_away
-from tests.world import new_client
+from tests.world import new_client, unique_ip
 
-# Numbers for the choices within a step; what a step draws beyond them is 0, the simplest.
-CHOICES: Final = st.tuples(*[st.integers(0, 839)] * 18)
+# What a step chooses is drawn from one number: Hypothesis has room for a few thousand, and a step makes dozens of choices.
+CHOICES: Final = st.integers(0, 2**48)
 # Of the operator, in an example.
 MOST_COMMANDS: Final = 4
 OLD_BACKUP: Final = "old backup"
@@ -36,14 +37,13 @@ OLD_BACKUP: Final = "old backup"
 MOST_REPEATS: Final = 25
 
 
-def drawing(choices: tuple[int, ...]) -> Draw:
-    """Return a function that takes the drawn numbers one after another."""
-    remaining: Iterator[int] = iter(choices)
-    return lambda bound: next(remaining, 0) % bound
+def drawing(seed: str) -> Draw:
+    """Return a function that draws numbers below a bound, the same ones for the same seed."""
+    return random.Random(seed).randrange
 
 
 # The name of a rule and what was drawn for it.
-Step = tuple[str, tuple[int, ...]]
+Step = tuple[str, str]
 
 
 class Failure(AssertionError):
@@ -107,46 +107,58 @@ class Explorer(RuleBasedStateMachine):
                 with suppress(Exception):
                     throw_away(tenant.row)
 
-    def _begin(self, name: str, choices: tuple[int, ...]) -> Draw:
-        self.example.played.append((name, choices))
-        return drawing(choices)
+    def _begin(self, name: str, choices: int | str) -> Draw:
+        # The same number at another step chooses something else; a step that is played again is as it was.
+        chosen = choices if isinstance(choices, str) else f"{choices} {len(self.example.played)}"
+        self.example.played.append((name, chosen))
+        return drawing(chosen)
+
+    @rule(choices=CHOICES)
+    def act(self, choices: int | str) -> None:
+        """Let the attacker do something, mostly what its start is for, or a user, an admin or the operator."""
+        draw = self._begin("act", choices)
+        turns = (
+            *(self._attacker_changes,) * 9,
+            *(self._attacker_changes_account,) * 6,
+            *(self._attacker_goes_on,) * 3,
+            *(self._attacker_sends_form,) * 2,
+            self._attacker_calls_any,
+            self._attacker_repeats,
+            *(self._user_acts,) * 5,
+            *(self._user_opens_link,) * 4,
+            self._somebody_revokes,
+            self._operator_acts,
+            # A start about a backup is about what the others do.
+            *((self._somebody_revokes, self._operator_acts) * 4 if self.start == OLD_BACKUP else ()),
+        )
+        turns[draw(len(turns))](draw)
 
     # --- the attacker ------------------------------------------------------------------------------------------------
 
-    @rule(choices=CHOICES)
-    def attacker_changes(self, choices: tuple[int, ...]) -> None:
+    def _attacker_changes(self, draw: Draw) -> None:
         """Call an operation that changes something: mostly one that a permission of the start is for."""
-        draw = self._begin("attacker_changes", choices)
         changing = [each for each in self._open() if each.changes]
         named = [each for each in changing if each.permissions & self.example.attacker.authority]
         self._attacker_calls(draw, named if named and draw(3) else changing)
 
-    @rule(choices=CHOICES)
-    def attacker_changes_account(self, choices: tuple[int, ...]) -> None:
+    def _attacker_changes_account(self, draw: Draw) -> None:
         """Call an operation that needs an assurance and no permission: it changes the caller's own account."""
-        draw = self._begin("attacker_changes_account", choices)
         changing = [each for each in self._open() if each.changes]
         own = [each for each in changing if each.is_sensitive and not each.permissions]
         self._attacker_calls(draw, own or changing)
 
-    @rule(choices=CHOICES)
-    def attacker_goes_on(self, choices: tuple[int, ...]) -> None:
+    def _attacker_goes_on(self, draw: Draw) -> None:
         """Call an operation that takes what a response has just shown, if there is such a thing."""
-        draw = self._begin("attacker_goes_on", choices)
         knowledge = self.example.attacker.knowledge
         fitting = [each for each in self._open() if each.changes and any(map(knowledge.has_news, each.fields))]
         self._attacker_calls(draw, fitting or [each for each in self._open() if each.changes])
 
-    @rule(choices=CHOICES)
-    def attacker_calls(self, choices: tuple[int, ...]) -> None:
+    def _attacker_calls_any(self, draw: Draw) -> None:
         """Call any operation, reading ones too."""
-        draw = self._begin("attacker_calls", choices)
         self._attacker_calls(draw, list(operations()))
 
-    @rule(choices=CHOICES)
-    def attacker_repeats(self, choices: tuple[int, ...]) -> None:
+    def _attacker_repeats(self, draw: Draw) -> None:
         """Send the last request again, once or in a burst."""
-        draw = self._begin("attacker_repeats", choices)
         if self.example.last is None:
             return
         request, credential = self.example.last
@@ -156,12 +168,6 @@ class Explorer(RuleBasedStateMachine):
         for number in range(times):
             self._send(request, credential, {}, silent=number > 0)
         self._check(lambda: properties.victims_can_sign_in(self.example.attacker))
-
-    @rule(choices=CHOICES)
-    def attacker_sends_form(self, choices: tuple[int, ...]) -> None:
-        """Open a hosted page, or follow a link of the last one, and send one of its forms."""
-        draw = self._begin("attacker_sends_form", choices)
-        self._attacker_sends_form(draw)
 
     def _open(self) -> list[Operation]:
         """Return the operations that the start may open, as the document describes them."""
@@ -193,7 +199,8 @@ class Explorer(RuleBasedStateMachine):
             request.path,
             request.body if request.operation.media_type == "application/json" else None,
             raw=request.raw,
-            address=attacker.address,
+            # Another one each time: limits of one address would end the exploration, and attackers have many.
+            address=unique_ip(),
             headers={**credential.headers, **headers},
             query=request.query,
         )
@@ -205,6 +212,8 @@ class Explorer(RuleBasedStateMachine):
                 f"{request.path}{query} {_shortened(sent)} -> {response.status_code} {_shortened(_text(response), 160)}"
             )
         STATISTICS.called(request.operation, response, time.perf_counter() - began)
+        if response.status_code == 401 and credential is attacker.start and attacker.renew is not None:
+            attacker.renew()  # its own account or client signs in again
         self._attacker_sees(response, request.path, as_victim=self._is_of_victim(credential))
 
     def _is_of_victim(self, credential: Credential) -> bool:
@@ -214,6 +223,7 @@ class Explorer(RuleBasedStateMachine):
         return victim is not None and token.startswith("eyJ") and claims_of(token).get("sub") == str(victim.id)
 
     def _attacker_sends_form(self, draw: Draw) -> None:
+        """Open a hosted page, or follow a link of the last one, and send one of its forms."""
         example, attacker = self.example, self.example.attacker
         root = f"/t/{example.scene.tenant.slug}"
         if attacker.browser is None:
@@ -290,31 +300,25 @@ class Explorer(RuleBasedStateMachine):
 
     # --- the others --------------------------------------------------------------------------------------------------
 
-    @rule(choices=CHOICES)
-    def user_acts(self, choices: tuple[int, ...]) -> None:
+    def _user_acts(self, draw: Draw) -> None:
         """Let a user do one of the things that users do."""
-        draw = self._begin("user_acts", choices)
         self._others_act(days.USERS, draw)
 
-    @rule(choices=CHOICES)
-    def somebody_revokes(self, choices: tuple[int, ...]) -> None:
+    def _somebody_revokes(self, draw: Draw) -> None:
         """Let a user, the tenant's admin or the operator end something."""
-        draw = self._begin("somebody_revokes", choices)
-        self._others_act(days.REVOCATIONS, draw)
+        # Often it would end what the attacker has started with, after which nothing is left to explore.
+        if self.start == OLD_BACKUP or not draw(3):
+            self._others_act(days.REVOCATIONS, draw)
 
-    @rule(choices=CHOICES)
-    def operator_acts(self, choices: tuple[int, ...]) -> None:
+    def _operator_acts(self, draw: Draw) -> None:
         """Let the operator run a command, for example restore a backup."""
-        draw = self._begin("operator_acts", choices)
         # They take a second; most examples have none.
-        if self.example.commands < MOST_COMMANDS and (self.start == OLD_BACKUP or self.example.played[-1][1][-1] < 280):
+        if self.example.commands < MOST_COMMANDS and (self.start == OLD_BACKUP or not draw(3)):
             self.example.commands += 1
             self._others_act(days.MAINTENANCE, draw)
 
-    @rule(choices=CHOICES)
-    def user_opens_link(self, choices: tuple[int, ...]) -> None:
+    def _user_opens_link(self, draw: Draw) -> None:
         """Let a signed-in user open a link to the authorization endpoint that the attacker has made."""
-        draw = self._begin("user_opens_link", choices)
         example = self.example
         people = [each for each in example.scene.people.values() if each.tenant is example.scene.tenant]
         people = [each for each in people if not each.is_admin and each.active and not each.pending]

@@ -11,7 +11,7 @@ from tests.properties.machine import Explorer, Failure, Step, explorer_of
 from tests.properties.statistics import STATISTICS
 
 # Examples of each start: daily, and in runs that leave nothing out.
-FEW: Final = 2
+FEW: Final = 3
 MANY: Final = 5
 STEPS: Final = 50
 MOST_REPLAYS: Final = 40

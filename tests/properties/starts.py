@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import quote_plus
 from uuid import UUID
@@ -35,6 +35,7 @@ class Credential:
 
     label: str
     headers: dict[str, str]
+    is_start: bool = False
 
     @classmethod
     def bearer(cls, label: str, token: str) -> "Credential":
@@ -65,6 +66,8 @@ class Attacker:
     # Tokens that the attacker had from the start.
     tokens: set[str] = field(default_factory=set)
     browser: Visitor | None = None
+    # Signs an account or a client of the attacker's own in again.
+    renew: Callable[[], None] | None = None
     address: str = field(default_factory=unique_ip)
 
     @property
@@ -92,6 +95,17 @@ class Attacker:
     def decides_where_secrets_go(self) -> bool:
         """Return whether the attacker outranks all users of the tenant."""
         return frozenset(TENANT_PERMISSIONS) <= self.authority
+
+    @property
+    def start(self) -> Credential:
+        """Return what the attacker started with, or has replaced it by."""
+        return next((each for each in self.credentials if each.is_start), self.credentials[0])
+
+    def begin_with(self, label: str, token: str) -> None:
+        """Use a token as the start."""
+        self.tokens.add(token)
+        self.credentials = [each for each in self.credentials if not each.is_start]
+        self.credentials.insert(0, replace(Credential.bearer(label, token), is_start=True))
 
     def gain(self, credential: Credential) -> None:
         """Use a new credential from now on, besides those before."""
@@ -242,13 +256,16 @@ def _admin_with(permission: str) -> Prepare:
             password=PASSWORD,
         )[0]
         AdminUser.objects.get(pk=user.pk).roles.set([role])
-        response = send(
-            "post", "/uflow/admin/auth/login", {"username": username, "password": PASSWORD}, address=attacker.address
-        )
-        token = response.json()["access_token"]
         attacker.authority, attacker.tenant_id = frozenset({permission}), tenant.id if tenant else None
-        attacker.tokens.add(token)
-        attacker.credentials.insert(0, Credential.bearer(f"token of an admin with {permission}", token))
+
+        def renew() -> None:
+            body = {"username": username, "password": PASSWORD}
+            response = send("post", "/uflow/admin/auth/login", body, address=unique_ip())
+            if "access_token" in response.json():
+                attacker.begin_with(f"token of an admin with {permission}", response.json()["access_token"])
+
+        renew()
+        attacker.renew = renew
 
     return prepare
 
@@ -266,15 +283,19 @@ def _be_client(attacker: Attacker, scopes: list[str]) -> None:
     row, secret = create_client(tenant_id=scene.tenant.id, by=_ROOT, name="Machine", type="confidential", scopes=scopes)
     assert secret is not None
     basic = Credential.basic("client with its secret", str(row.pk), secret)
-    response = send(
-        "post", "/authmgr/token", raw=b"grant_type=client_credentials", headers=basic.headers, address=attacker.address
-    )
-    token = response.json()["access_token"]
+
+    def renew() -> None:
+        raw = b"grant_type=client_credentials"
+        response = send("post", "/authmgr/token", raw=raw, headers=basic.headers, address=unique_ip())
+        if "access_token" in response.json():
+            attacker.begin_with(f"token of a client with {scopes}", response.json()["access_token"])
+
+    attacker.credentials.insert(0, basic)
+    renew()
+    attacker.renew = renew
     attacker.tenant_id = scene.tenant.id
-    attacker.tokens.add(token)
     attacker.knowledge.learn("client_secret", secret)
     attacker.knowledge.learn("client_id", str(row.pk))
-    attacker.credentials[:0] = [Credential.bearer(f"token of a client with {scopes}", token), basic]
 
 
 for _permission in EVERY_PERMISSION:
