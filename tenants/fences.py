@@ -26,6 +26,7 @@ from django.db.models import F
 from psycopg import sql
 
 from identity_platform.api.errors import ApiError
+from identity_platform.crypto import SealBroken
 from tenants import servers
 from tenants.errors import InstallationFenced, ServerUnfit
 from tenants.models import DatabaseServer, Installation
@@ -241,8 +242,10 @@ def read_marks(present: Sequence[DatabaseServer]) -> dict[int, ServerMark | None
     found: dict[int, ServerMark | None] = {}
     reached: list[tuple[DatabaseServer, servers.Parameters]] = []
     for server in present:
-        with suppress(ApiError):
+        try:
             reached.append((server, _parameters(server)))
+        except (ApiError, SealBroken) as problem:  # its URL cannot be read: no connection to it is opened either
+            log.warning("fence_not_read", server=server.name, cause=type(problem).__qualname__)
     if not reached:
         return found
 

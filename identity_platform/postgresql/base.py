@@ -104,7 +104,8 @@ class PlacedErrors(DatabaseErrorWrapper):
 
 # What a SELECT may call that changes something: functions of the job queue, of counters, sequences, locks, large objects.
 _CHANGES = re.compile(
-    r"\b(?:procrastinate_\w+|userflow_count\w+|nextval|setval|set_config|pg_\w*advisory\w*|lo_\w+)\s*\(", re.IGNORECASE
+    r"\b(?:procrastinate_\w+|userflow_count\w+|tenants_tell\w+|nextval|setval|set_config|pg_\w*advisory\w*|lo_\w+)\s*\(",
+    re.IGNORECASE,
 )
 
 

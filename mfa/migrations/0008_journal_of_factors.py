@@ -1,5 +1,7 @@
 """Triggers that write removed factors and used backup codes for the journal (`tenants.revocations`)."""
 
+import re
+
 from django.db import migrations
 
 _DELETED = """
@@ -31,6 +33,11 @@ CREATE TRIGGER journal_of_used_backup_codes AFTER UPDATE OF used_at ON mfa_endus
     EXECUTE FUNCTION tenants_note_change('backup code', 'user_id, md5(digest)', 'old', 'true', 'now()');
 """
 )
+# Backwards, so that the migration can be applied again.
+_BACK = "".join(
+    f"DROP TRIGGER {name} ON {table};"
+    for name, table in re.findall(r"CREATE TRIGGER (\w+) AFTER (?:DELETE|INSERT|UPDATE OF [\w, ]+) ON (\w+)", _TRIGGERS)
+)
 
 
 class Migration(migrations.Migration):
@@ -40,5 +47,5 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
-        migrations.RunSQL(_TRIGGERS, migrations.RunSQL.noop, hints={"tenant": True}),
+        migrations.RunSQL(_TRIGGERS, _BACK, hints={"tenant": True}),
     ]

@@ -238,7 +238,7 @@ def test_weak_caller_moves_no_links_of_mails(
 
 def test_weak_operator_moves_no_slug(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
     home = new_tenant()
-    path, body = f"/uflow/admin/tenants/{home.id}", {"slug": f"moved-{secrets.token_hex(5)}"}
+    path, body = f"/uflow/admin/tenants/{home.id}", {"slug": f"moved-{secrets.token_hex(5)}", "confirm": home.slug}
     weak = Api(token=new_operator("tenants:read", "tenants:write").api_token())
     assert is_rejected(weak.patch(path, body))
     assert operator.get(path).json()["slug"] == home.slug

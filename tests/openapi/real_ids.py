@@ -24,7 +24,10 @@ from userflow.invitations.actions import invite
 from userflow.roles.actions import create_role
 from userflow.webhooks.actions import create_endpoint
 
-_ROOT: Final = Principal(OPERATOR, UUID(int=1), None, None, None, (), frozenset(EVERY_PERMISSION), auth_time=now())
+
+def root() -> Principal:
+    """Return an operator with every permission, verified now."""
+    return Principal(OPERATOR, UUID(int=1), None, None, None, (), frozenset(EVERY_PERMISSION), auth_time=now())
 
 
 def _name() -> str:
@@ -32,7 +35,7 @@ def _name() -> str:
 
 
 def _client(tenant: TestTenant) -> UUID:
-    return create_client(tenant_id=tenant.id, by=_ROOT, name=_name(), type="confidential")[0].pk
+    return create_client(tenant_id=tenant.id, by=root(), name=_name(), type="confidential")[0].pk
 
 
 def _service(tenant: TestTenant) -> UUID:
@@ -50,7 +53,7 @@ def _session(tenant: TestTenant) -> UUID:
 def _directory(tenant: TestTenant) -> UUID:
     DirectoryConfig.objects.filter(tenant_id=tenant.id).delete()  # a tenant has few
     entra = {"directory_tenant_id": str(uuid4()), "application_id": str(uuid4()), "secret": "s3cret"}
-    return create_directory(tenant_id=tenant.id, by=_ROOT, kind="entra_id", name=_name(), **entra).config.pk
+    return create_directory(tenant_id=tenant.id, by=root(), kind="entra_id", name=_name(), **entra).config.pk
 
 
 def _endpoint(tenant: TestTenant) -> UUID:
@@ -69,15 +72,15 @@ _ROWS: Final[Mapping[str, Callable[[TestTenant], Any]]] = {
     "slug": lambda tenant: tenant.slug,
     "client_id": _client,
     "user_id": lambda tenant: tenant.register().id,
-    "group_id": lambda tenant: create_group(tenant_id=tenant.id, by=_ROOT, name=_name()).pk,
-    "role_id": lambda tenant: create_role(tenant_id=tenant.id, by=_ROOT, name=_name()).pk,
+    "group_id": lambda tenant: create_group(tenant_id=tenant.id, by=root(), name=_name()).pk,
+    "role_id": lambda tenant: create_role(tenant_id=tenant.id, by=root(), name=_name()).pk,
     "session_id": _session,
     "service_id": _service,
     "config_id": _directory,
-    "domain_id": lambda tenant: add_domain(tenant_id=tenant.id, by=_ROOT, domain=f"{_name()}.example").pk,
+    "domain_id": lambda tenant: add_domain(tenant_id=tenant.id, by=root(), domain=f"{_name()}.example").pk,
     "endpoint_id": _endpoint,
     "invitation_id": lambda tenant: (
-        invite(by=_ROOT, tenant_id=tenant.id, email=f"{_name()}@example.com", kind="end_user").row.pk
+        invite(by=root(), tenant_id=tenant.id, email=f"{_name()}@example.com", kind="end_user").row.pk
     ),
 }
 

@@ -181,7 +181,7 @@ def test_deleted_tenant_has_no_keys(new_tenant: Callable[[], TestTenant], operat
 def test_new_slug_ends_access_tokens_but_no_session(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
     tenant = new_tenant()
     pair = tenant.sign_in(tenant.register())
-    body = {"slug": f"renamed-{secrets.token_hex(4)}"}
+    body = {"slug": f"renamed-{secrets.token_hex(4)}", "confirm": tenant.slug}
     assert operator.patch(f"/uflow/admin/tenants/{tenant.id}", body).status_code == 200
     assert Api(token=pair["access_token"]).get(VALIDATE).status_code == 401
     fresh = refresh(pair["refresh_token"]).json()["access_token"]

@@ -18,7 +18,7 @@ from django.utils.timezone import now
 from registry.actions import create_credential, create_service
 from tenants.context import in_tenant
 from tenants.models import Tenant
-from tests.openapi.real_ids import _ROOT
+from tests.openapi.real_ids import root
 from tests.openid.pages.visitor import Visitor
 from tests.openid.relying_party import CALLBACK, challenge_of
 from tests.userflow.sessions.clients import FORM
@@ -268,8 +268,8 @@ def build_scene(folder: Path) -> Scene:
         "olga": _end_user("olga", other_tenant),
         "other": _admin_of(other_tenant, "other"),
     }
-    role = create_role(tenant_id=tenant.id, by=_ROOT, name="chief", permissions=_CHIEF)
-    bind_users(tenant_id=tenant.id, by=_ROOT, role_id=role.pk, user_ids=[people["chief"].id])
+    role = create_role(tenant_id=tenant.id, by=root(), name="chief", permissions=_CHIEF)
+    bind_users(tenant_id=tenant.id, by=root(), role_id=role.pk, user_ids=[people["chief"].id])
     people["chief"].permissions |= frozenset(_CHIEF)
     for name in ("chief", "guarded", "operator"):
         people[name].enroll_totp()
@@ -277,7 +277,7 @@ def build_scene(folder: Path) -> Scene:
         response = person.sign_in()
         assert response.status_code == 200, response.content
     row, secret = create_client(
-        tenant_id=tenant.id, by=_ROOT, name="Calendar", type="confidential", redirect_uris=[CALLBACK]
+        tenant_id=tenant.id, by=root(), name="Calendar", type="confidential", redirect_uris=[CALLBACK]
     )
     # Users of the other tenant must verify their address first.
     for home in (tenant, other_tenant):

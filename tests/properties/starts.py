@@ -8,7 +8,7 @@ from urllib.parse import quote_plus
 from uuid import UUID
 
 from tenants.context import in_tenant
-from tests.openapi.real_ids import _ROOT, ids_for
+from tests.openapi.real_ids import ids_for, root
 from tests.openid.pages.visitor import Visitor
 from tests.openid.relying_party import CALLBACK, query_of
 from tests.properties.knowledge import ATTACKER_HOST, ATTACKER_PASSWORD, Knowledge, claims_of
@@ -280,7 +280,9 @@ def _client_with(scope: str) -> Prepare:
 
 def _be_client(attacker: Attacker, scopes: list[str]) -> None:
     scene = attacker.scene
-    row, secret = create_client(tenant_id=scene.tenant.id, by=_ROOT, name="Machine", type="confidential", scopes=scopes)
+    row, secret = create_client(
+        tenant_id=scene.tenant.id, by=root(), name="Machine", type="confidential", scopes=scopes
+    )
     assert secret is not None
     basic = Credential.basic("client with its secret", str(row.pk), secret)
 

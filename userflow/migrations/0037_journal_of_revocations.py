@@ -3,6 +3,8 @@
 Triggers of rows that change name their columns, so a sign-in, which writes others, does not run them.
 """
 
+import re
+
 from django.db import migrations
 
 _DELETED = """
@@ -193,6 +195,16 @@ CREATE TRIGGER journal_of_permissions AFTER UPDATE OF permissions ON userflow_ro
     FOR EACH ROW WHEN (OLD.permissions <> NEW.permissions)
     EXECUTE FUNCTION userflow_note_permissions('permission of role', 'id, permission');
 """
+# Backwards, so that the migration can be applied again.
+_BACK = (
+    "".join(
+        f"DROP TRIGGER {name} ON {table};"
+        for name, table in re.findall(
+            r"CREATE TRIGGER (\w+) AFTER (?:DELETE|INSERT|UPDATE OF [\w, ]+) ON (\w+)", _TRIGGERS + _OTHERS
+        )
+    )
+    + "DROP FUNCTION userflow_note_permissions();"
+)
 
 
 class Migration(migrations.Migration):
@@ -202,5 +214,5 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
-        migrations.RunSQL(_TRIGGERS + _OTHERS, migrations.RunSQL.noop, hints={"tenant": True}),
+        migrations.RunSQL(_TRIGGERS + _OTHERS, _BACK, hints={"tenant": True}),
     ]

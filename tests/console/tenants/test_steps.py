@@ -150,7 +150,7 @@ def test_backup_is_written_to_folder(
     settings.BACKUP_FOLDER = tmp_path / "backups"
     job = job_of(operator.post(page(tenant, "backup")))
     assert (job.read_status(), job.reason) == ("done", "")
-    [file] = settings.BACKUP_FOLDER.glob(f"{tenant.slug}-*.backup")
+    [file] = settings.BACKUP_FOLDER.glob(f"{tenant.id}-*.backup")
     run_command("restore_tenant", tenant.slug, str(file), yes=True)
     assert str(file) in operator.get(f"/admin/console/job/{job.pk}/change/").content.decode()
     assert events(tenant, "tenant.backed_up", operator) == 1
@@ -163,7 +163,7 @@ def test_tenant_is_restored_after_a_dry_run(
     settings.BACKUP_FOLDER = tmp_path
     job_of(operator.post(page(tenant, "backup")))
     [file] = tmp_path.iterdir()
-    (tmp_path / file.name.replace(tenant.slug, other.slug)).write_bytes(file.read_bytes())
+    (tmp_path / file.name.replace(str(tenant.id), str(other.id))).write_bytes(file.read_bytes())
     person = tenant.register()
     form = {"file": file.name, "mode": "dry_run", "typed": tenant.slug}
     for wrong in ({"typed": "another"}, {"file": f"../{file.name}"}, {"file": f"{other.slug}-20260101T000000Z.backup"}):
@@ -179,7 +179,7 @@ def test_tenant_is_restored_after_a_dry_run(
     assert operator.post(again, {"typed": "another"}).status_code == 400
     run_again(done)
     assert exists(tenant, later)
-    foreign = {**form, "file": file.name.replace(tenant.slug, other.slug), "typed": other.slug}
+    foreign = {**form, "file": file.name.replace(str(tenant.id), str(other.id)), "typed": other.slug}
     assert "no backup of this tenant" in job_of(operator.post(page(other, "restore"), foreign)).reason
 
 

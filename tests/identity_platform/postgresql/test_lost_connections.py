@@ -144,7 +144,7 @@ def test_every_function_that_changes_something_is_known(tenant: TestTenant) -> N
             with connections[alias].cursor() as cursor:
                 cursor.execute(volatile)
                 functions += [name for (name,) in cursor.fetchall()]
-    assert {name.partition("_")[0] for name in functions} == {"procrastinate", "userflow"}
+    assert {name.partition("_")[0] for name in functions} == {"procrastinate", "tenants", "userflow"}
     assert [name for name in functions if is_read(f"SELECT * FROM {name}(1)")] == []
 
 

@@ -61,7 +61,10 @@ def test_account_pages_open(tenant: TestTenant) -> None:
     visitor, user = Visitor(tenant), tenant.register()
     visitor.signs_in(user)
     assert visitor.at == "account"
-    for path in ("account/security", "account/devices", "account/applications", "signout", "enroll"):
+    for path in ("account/security", "account/devices", "account/applications", "signout"):
         assert visitor.opens(path).status_code == 200, visitor.text
         assert visitor.at == path
+    # A factor is enrolled with a proof.
+    assert visitor.opens("enroll").status_code == 200, visitor.text
+    assert visitor.at == "step-up"
     assert visitor.opens("account/data").json()["profile"]["email"] == user.email

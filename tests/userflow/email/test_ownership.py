@@ -278,7 +278,9 @@ def squat_with_refresh(tenant: TestTenant) -> tuple[TestUser, dict[str, Any]]:
 def test_setting_holds_for_second_steps_and_passkeys(new_tenant: Any) -> None:
     tenant = new_tenant()
     person = new_user(tenant).enrol_totp()
-    key = end_users_of(tenant).enrol(Api(token=completed(person)), User(person.id, person.email))
+    key = end_users_of(tenant).enrol(
+        Api(token=completed(person)), User(person.id, person.email), backup_code=person.backup_codes.pop()
+    )
     waiting = person.sign_in().json()["mfa_token"]
     Tenant.objects.filter(pk=tenant.id).update(settings={"email_verification": "required"})
     body = {**person.name, "mfa_token": waiting, "code": person.code(1)}

@@ -257,7 +257,7 @@ def test_admin_reset_link_never_leads_to_a_tenants_page(way: str, new_tenant: An
         assert Api().post(ADMIN_FORGOT, {"email": own.admin.email}).status_code == 200
     else:
         assert DjangoClient().post("/admin/forgotten/", {"email": own.admin.email}).status_code == 302
-    (sent,) = mails_to(own.admin.email)
+    (sent,) = [mail for mail in mails_to(own.admin.email) if "#token=" in mail.body]
     assert "shop.example" not in sent.body
     assert f"{settings.PASSWORD_RESET_URL}#token={token_in(sent)}" in sent.body
 
