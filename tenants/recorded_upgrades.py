@@ -100,7 +100,9 @@ def _makes_statements(operation: Operation, label: str) -> bool:
 
 def _has_own_values(column: "Field[Any, Any]") -> bool:
     """Return whether the value for existing rows is computed for each database."""
-    is_made = column.has_default() and callable(column.default) and column.default not in (dict, list)
+    # With `db_default` the database computes it, by the statement that adds the column.
+    in_python = column.has_default() and not column.has_db_default()
+    is_made = in_python and callable(column.default) and column.default not in (dict, list)
     return is_made or getattr(column, "auto_now", False) or getattr(column, "auto_now_add", False)
 
 

@@ -104,6 +104,8 @@ class PasswordAlone(ActiveUser):
         return "access_token" in Api().post("/uflow/auth/enduser/login", body).json()
 
     def revoke(self) -> None:
+        # A ticket from before a restore is closed.
+        self.person.ticket = self.person.sign_in().headers["X-Enrollment-Ticket"]
         self.person.enrol_totp()
 
 

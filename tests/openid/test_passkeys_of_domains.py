@@ -111,7 +111,7 @@ def test_options_offer_passkeys_of_the_rp_id_only(home: TestTenant, name_server:
     new = new_authenticator()
     offered = at.begin_registration(api, person).json()
     assert offered["excludeCredentials"] == []
-    at.enrol(api, person, new)
+    at.enrol(api, person, new, backup_code=person.backup_codes.pop())
     assert len(at.options(person)["allowCredentials"]) == 1
     assert works(at, person, new)
     assert not works(at, person, old)
