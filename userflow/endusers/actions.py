@@ -78,8 +78,8 @@ def register_end_user(
     A mail to verify the address is always sent. Where the tenant requires a verified address, a registration waits for it by
     itself (`pending_registrations`): the user is not stored yet, there is no ticket, and a taken address gets the same
     response. `by` is the caller, None without a token. A caller with `endusers:write` may register users where the client
-    takes no self-registration, and users of another provider than `local`, and replaces an unused registration; see
-    `yielding`. Metadata and external id of other callers are ignored.
+    takes no self-registration, and users of another provider than `local`, who replace an unused registration if they have no
+    password; see `yielding`. Metadata and external id of other callers are ignored.
 
     Raises UnknownTenant, UnknownClient, RegistrationClosed, ForeignProvider, InsufficientScope, EmailTaken,
     ExternalIdTaken, WeakPassword, TenantSuspended, TenantBusy, TooManyFromAddress.
@@ -98,7 +98,9 @@ def register_end_user(
             )
         if password is not None and not entitled and proofs.is_required(tenant):
             return _register_pending(tenant, email=email, name=name, client_id=client_id, password=password), None
-        _reject_taken(key, entitled=entitled)
+        # A caller who creates a user with a password knows it: it must not take the place of the owner's own.
+        replaces = entitled and password is None
+        _reject_taken(key, replaces=replaces)
         user = EndUser(
             email=email,
             email_key=key,
@@ -111,7 +113,7 @@ def register_end_user(
         if entitled:
             user.metadata, user.app_metadata, user.external_id = metadata or {}, app_metadata or {}, external_id
         with unique_or(EmailTaken, **EXTERNAL_ID_TAKEN), tenant_atomic():
-            if entitled:
+            if replaces:
                 yielding.release_addresses([key], to="registration")
             return user, _store(user, tenant)
 
@@ -153,14 +155,14 @@ def _store(user: EndUser, tenant: lookup.TenantContext) -> str | None:
     return ticket
 
 
-def _reject_taken(key: str, *, entitled: bool) -> None:
+def _reject_taken(key: str, *, replaces: bool) -> None:
     """Raise EmailTaken if a user has the address or can still take it back.
 
-    An unused registration gives it up to a caller who may register users, not to another registration. This is cheaper than
-    a hash; the unique index decides races.
+    An unused registration gives it up to a user without a password whom an admin creates, not to another password. This is
+    cheaper than a hash; the unique index decides races.
     """
     holders = EndUser.objects.filter(Q(email_key=key) | yielding.reserving(key))
-    if (holders.exclude(EndUser.YIELDS) if entitled else holders).exists():
+    if (holders.exclude(EndUser.YIELDS) if replaces else holders).exists():
         raise EmailTaken
 
 

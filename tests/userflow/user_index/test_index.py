@@ -12,7 +12,7 @@ from tenants.models import TenantDatabase
 from tenants.states import State
 from tests.tenants.conftest import run_command
 from tests.userflow.user_index.reading import indexed
-from tests.world import PASSWORD, Api, TestTenant, capture_statements
+from tests.world import Api, TestTenant, capture_statements
 from userflow.accounts.models import EndUser
 from userflow.user_index.actions import compare, index_end_users
 from userflow.user_index.entries import digest_of, remove, store
@@ -74,7 +74,7 @@ def test_index_follows_address_that_an_admin_changes(tenant: TestTenant) -> None
 
 def test_unused_registration_leaves_index_with_its_address(tenant: TestTenant) -> None:
     first = tenant.register()
-    body = {"tenant_id": str(tenant.id), "client_id": str(tenant.client_id), "email": first.email, "password": PASSWORD}
+    body = {"tenant_id": str(tenant.id), "client_id": str(tenant.client_id), "email": first.email, "provider": "google"}
     second = tenant.api.post("/uflow/user/clients/register", body)
     assert second.status_code == 201, second.content
     assert indexed(tenant, first.email) == [UUID(second.json()["user_id"])]
