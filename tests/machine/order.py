@@ -25,7 +25,7 @@ LONGEST = (
     "tests/properties/test_one_permission.py",
     "tests/properties/test_one_scope.py",
     *SHARING,
-    "tests/properties/test_strangers.py",
+    "tests/properties/test_unknown_callers.py",
     "tests/properties/test_stolen_sessions.py",
     "tests/machine/test_server.py",
     "tests/machine/test_readme.py",

@@ -444,7 +444,7 @@ USERS: Final[tuple[Step, ...]] = (
     forget_password,
     consent,
 )
-# Somebody ends what was valid until now.
+# A user or an admin ends what was valid until now.
 REVOCATIONS: Final[tuple[Step, ...]] = (
     withdraw_consent,
     withdraw_key,

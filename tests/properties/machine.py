@@ -42,7 +42,7 @@ def drawing(seed: str) -> Draw:
     return random.Random(seed).randrange
 
 
-# The name of a rule and what was drawn for it.
+# The name of a rule and its numbers.
 Step = tuple[str, str]
 
 
@@ -126,10 +126,10 @@ class Explorer(RuleBasedStateMachine):
             self._attacker_repeats,
             *(self._user_acts,) * 5,
             *(self._user_opens_link,) * 4,
-            self._somebody_revokes,
+            self._an_honest_user_revokes,
             self._operator_acts,
             # A start about a backup is about what the others do.
-            *((self._somebody_revokes, self._operator_acts) * 4 if self.start == OLD_BACKUP else ()),
+            *((self._an_honest_user_revokes, self._operator_acts) * 4 if self.start == OLD_BACKUP else ()),
         )
         turns[draw(len(turns))](draw)
 
@@ -304,7 +304,7 @@ class Explorer(RuleBasedStateMachine):
         """Let a user do one of the things that users do."""
         self._others_act(days.USERS, draw)
 
-    def _somebody_revokes(self, draw: Draw) -> None:
+    def _an_honest_user_revokes(self, draw: Draw) -> None:
         """Let a user, the tenant's admin or the operator end something."""
         # Often it would end what the attacker has started with, after which nothing is left to explore.
         if self.start == OLD_BACKUP or not draw(3):
@@ -376,12 +376,12 @@ class Explorer(RuleBasedStateMachine):
         if is_attack:
             before = example.before
             self._check(
-                lambda: properties.nobody_else_changes_credentials(attacker, before, after, as_victim=as_victim)
+                lambda: properties.only_the_user_changes_credentials(attacker, before, after, as_victim=as_victim)
             )
         example.before = after
         has_come_back, scene.has_come_back = scene.has_come_back, False
         if has_come_back:
-            self._check(lambda: properties.passwords_of_strangers_do_not_work(scene))
+            self._check(lambda: properties.passwords_of_others_do_not_work(scene))
         self._check(lambda: properties.nothing_revoked_works(scene, also_counted=has_come_back))
 
     def _check(self, require: Callable[[], None]) -> None:

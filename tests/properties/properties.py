@@ -1,4 +1,4 @@
-"""The properties: what must hold after every step, whatever the attacker has sent.
+"""The properties: what must hold after every step of the attacker.
 
 Each raises Violation. They ask the platform through its own doors; only `credentials_of` reads rows, to see what was added.
 """
@@ -52,7 +52,7 @@ def _values(row: Any) -> tuple[Any, ...]:
     return row.password, row.email, apps, codes, passkeys, phones, row.active
 
 
-def nobody_else_changes_credentials(
+def only_the_user_changes_credentials(
     attacker: Attacker, before: Credentials, after: Credentials, *, as_victim: bool
 ) -> None:
     """A user's password, address and factors change by the user's own proof, or by a caller whose start outranks the user.
@@ -154,14 +154,14 @@ def nothing_revoked_works(scene: Scene, *, also_counted: bool) -> None:
             raise Violation(f"{what} works again")
 
 
-def passwords_of_strangers_do_not_work(scene: Scene) -> None:
-    """The password that a stranger has registered an address with never signs in its owner's verified user."""
+def passwords_of_others_do_not_work(scene: Scene) -> None:
+    """The password that another person has registered an address with never signs in its owner's verified user."""
     for person in scene.people.values():
         if person.is_admin or person.pending or not person.registered_by_rule:
             continue
         response = person.enter_password(ATTACKER_PASSWORD)
         if response.status_code == 200:
-            raise Violation(f"{person.name} can be signed in with the stranger's password")
+            raise Violation(f"{person.name} can be signed in with the password of another person")
 
 
 def victims_can_sign_in(attacker: Attacker) -> None:

@@ -183,10 +183,10 @@ class Scene:
     other_tenant: TestTenant
     people: dict[str, Person]
     app: dict[str, Any]
-    # An address that nobody has registered yet.
+    # An address that is not registered yet.
     newcomer_email: str = ""
     mails: list[Mail] = field(default_factory=list)
-    # Hosts to which the platform, or somebody who may decide so, sends links with tokens.
+    # Hosts to which the platform, or a caller who may decide so, sends links with tokens.
     hosts: set[str] = field(default_factory=set)
     # Things that were revoked: what was, whether it works, and whether to ask counts as a wrong password or code.
     revoked: list[tuple[str, Callable[[], bool], bool]] = field(default_factory=list)

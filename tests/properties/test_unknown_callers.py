@@ -12,5 +12,5 @@ _OTHERS = ("access token", "ID token", "browser", "admin with", "client with")
 # A failure is played again many times to shorten it.
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("start", [name for name in STARTS if not name.startswith(_OTHERS)])
-def test_stranger_gains_nothing(start: str, pytestconfig: pytest.Config) -> None:
+def test_unknown_caller_gains_nothing(start: str, pytestconfig: pytest.Config) -> None:
     require_properties(start, pytestconfig)
