@@ -22,11 +22,8 @@ SHARING = (
 # More than ten seconds each, longest first.
 LONGEST = (
     "tests/openapi/test_fuzz.py",
-    "tests/properties/test_one_permission.py",
-    "tests/properties/test_one_scope.py",
     *SHARING,
-    "tests/properties/test_unknown_callers.py",
-    "tests/properties/test_stolen_sessions.py",
+    "tests/properties/test_reach.py",
     "tests/machine/test_server.py",
     "tests/machine/test_readme.py",
     "tests/examples/test_commands.py",

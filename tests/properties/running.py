@@ -3,16 +3,12 @@
 import re
 from typing import Final
 
-import pytest
 from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.properties.machine import Explorer, Failure, Step, explorer_of
 from tests.properties.statistics import STATISTICS
 
-# Examples of each start: daily, and in runs that leave nothing out.
-FEW: Final = 3
-MANY: Final = 5
 STEPS: Final = 50
 MOST_REPLAYS: Final = 40
 
@@ -81,16 +77,3 @@ def replay(machine: type[Explorer], steps: list[Step]) -> Failure | None:
     finally:
         STATISTICS.paused = False
     return None
-
-
-def examples_for(config: pytest.Config) -> int:
-    """Return how many examples of each start a run of the tests plays."""
-    return FEW if config.getoption("everyday") else MANY
-
-
-def require_properties(start: str, config: pytest.Config) -> None:
-    """Fail the test with the steps after which a property does not hold."""
-    try:
-        explore(start, examples=examples_for(config))
-    except Failure as failure:
-        pytest.fail(str(failure), pytrace=False)
