@@ -137,7 +137,15 @@ def add_database_server(
         server.save()
         action = "database_server.replaced" if replace else "database_server.added"
         record_for_platform(action, target=("database_server", server.pk))
-    fences.enroll(server)
+    try:
+        fences.enroll(server)
+    except psycopg.errors.InsufficientPrivilege as problem:
+        if existing is None:
+            server.delete()
+        raise ServerUnfit(
+            f"The login of {name} may not write the table server_mark in the database {fences.database_of_marks()}: grant it "
+            "the rights of the login that has created it."
+        ) from problem
     return server
 
 

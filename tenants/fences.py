@@ -39,10 +39,10 @@ TOLERATED_BEATS: Final = 5
 _LOOK_AGAIN_SECONDS: Final = 2.0
 _AT_ONCE: Final = 8
 _ESTABLISH_LOCK: Final = 7_215_015
-_TABLE: Final = """
+MARK_TABLE: Final = """
 CREATE TABLE IF NOT EXISTS server_mark (
-  one boolean PRIMARY KEY DEFAULT true CHECK (one), installation uuid NOT NULL, epoch bigint NOT NULL,
-  revision bigint NOT NULL, beats bigint NOT NULL)
+  one boolean PRIMARY KEY DEFAULT true CHECK (one), id uuid NOT NULL DEFAULT gen_random_uuid(),
+  installation uuid NOT NULL, epoch bigint NOT NULL, revision bigint NOT NULL, beats bigint NOT NULL)
 """
 _SET: Final = """
 INSERT INTO server_mark (installation, epoch, revision, beats) VALUES (%s, %s, %s, %s)
@@ -58,6 +58,8 @@ UPDATE server_mark SET revision = greatest(revision, %s), beats = greatest(beats
 class ServerMark:
     """What a server says about the installation that it belongs to."""
 
+    # Of the server itself: several rows of servers may lead to one, by different logins.
+    id: UUID
     installation: UUID
     epoch: int
     revision: int
@@ -174,21 +176,24 @@ def _differences(installation: Installation, marks: dict[int, ServerMark | None]
     found = []
     if installation.home != home():
         found.append("This global database was restored from a dump, copied, or moved to another database server.")
-    for server in DatabaseServer.objects.filter(pk__in=marks).order_by("name"):
-        mark = marks[server.pk]
-        if mark is None:
-            continue
+    marked = [(server, mark) for server in DatabaseServer.objects.order_by("name") if (mark := marks.get(server.pk))]
+    revisions: dict[UUID, int] = {}
+    beats: dict[UUID, int] = {}
+    for server, mark in marked:
+        revisions[mark.id] = max(revisions.get(mark.id, 0), server.fence_revision)
+        beats[mark.id] = max(beats.get(mark.id, 0), server.fence_beats)
+    for server, mark in marked:
         if mark.installation != installation.pk:
             found.append(f"The database server {server.name} belongs to another installation.")
         elif mark.epoch > installation.epoch:
             found.append(f"Another copy of this installation was adopted: {server.name} has its epoch {mark.epoch}.")
-        elif mark.revision > server.fence_revision:
-            number = mark.revision - server.fence_revision
+        elif mark.revision > revisions[mark.id]:
+            number = mark.revision - revisions[mark.id]
             found.append(
                 f"The global database is older than the database server {server.name}: {number} created, moved or deleted "
                 "databases are missing in it."
             )
-        elif mark.beats > server.fence_beats + TOLERATED_BEATS:
+        elif mark.beats > beats[mark.id] + TOLERATED_BEATS:
             found.append(
                 f"The global database is older than the database server {server.name}, which an installation has used since."
             )
@@ -273,7 +278,7 @@ def _parameters(server: DatabaseServer) -> servers.Parameters:
 def _read(parameters: servers.Parameters) -> ServerMark | None:
     try:
         with servers.connect_for_maintenance(parameters) as raw:
-            row = raw.execute("SELECT installation, epoch, revision, beats FROM server_mark").fetchone()
+            row = raw.execute("SELECT id, installation, epoch, revision, beats FROM server_mark").fetchone()
     except psycopg.errors.UndefinedTable:
         return None
     except psycopg.OperationalError as problem:
@@ -303,8 +308,9 @@ def set_mark(server: DatabaseServer, installation: Installation) -> None:
                 )
     row = DatabaseServer.objects.values_list("fence_revision", "fence_beats").get(pk=server.pk)
     with servers.connect_for_maintenance(_parameters(server)) as raw:
-        with suppress(psycopg.errors.UniqueViolation):
-            raw.execute(_TABLE)
+        if raw.execute("SELECT to_regclass('server_mark')").fetchone() == (None,):
+            with suppress(psycopg.errors.UniqueViolation):
+                raw.execute(MARK_TABLE)
         raw.execute(_SET, [installation.pk, installation.epoch, *row])
 
 

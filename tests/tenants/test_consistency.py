@@ -74,7 +74,7 @@ def check(*tenants: TestTenant, **options: Any) -> tuple[int, str]:
 
 
 def new_client(tenant: TestTenant, **fields: Any) -> UUID:
-    body = {"name": "Shop", "type": "public", "self_registration": True, **fields}
+    body = {"name": "Shop", "type": "public", "self_registration": True, "first_party": True, **fields}
     return UUID(assert_created(tenant.api.post(f"/clientms/tenants/{tenant.id}/clients", body))["id"])
 
 
@@ -139,10 +139,14 @@ def restored_global_database(found: backup_sets.BackupSet, folder: Path) -> Iter
         try:
             dumps.read_in(main_server(), name, folder / "global.dump")
             process = AnotherProcess("identity_platform.settings", name)
+            # It is older than the servers, so it is fenced until an operator makes it the installation.
+            adopted = process.run("adopt_installation", "--yes")
+            assert adopted.code == 0, adopted.said
             yield process
         finally:
             if process is not None:
                 process.end()
+                run_command("adopt_installation", yes=True)
             raw.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 

@@ -15,7 +15,7 @@ from django.db import connections
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from tenants import databases, moves, repairs, replication, servers
+from tenants import databases, fences, moves, repairs, replication, servers
 from tenants.capacity import main_server
 from tenants.context import in_tenant
 from tenants.models import DatabaseServer, WarmDatabase
@@ -280,10 +280,18 @@ def test_full_slots_fall_back(settled: TestTenant, second: DatabaseServer) -> No
 
 @contextmanager
 def without_privileges(url: str) -> Iterator[DatabaseServer]:
-    """The server under a login that may create databases, and nothing else."""
+    """The server under a login that may create databases and write the server's mark, and nothing else."""
+    marks = fences.database_of_marks()
     with psycopg.connect(url, autocommit=True) as raw:
-        raw.execute("DROP ROLE IF EXISTS plain")
-        raw.execute("CREATE ROLE plain LOGIN CREATEDB")
+        if raw.execute("SELECT 1 FROM pg_database WHERE datname = %s", [marks]).fetchone() is None:
+            raw.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'").format(sql.Identifier(marks)))
+        with psycopg.connect(make_conninfo(url, dbname=marks), autocommit=True) as of_marks:
+            of_marks.execute(fences.MARK_TABLE)
+            if raw.execute("SELECT 1 FROM pg_roles WHERE rolname = 'plain'").fetchone():
+                of_marks.execute("DROP OWNED BY plain")
+                raw.execute("DROP ROLE plain")
+            raw.execute("CREATE ROLE plain LOGIN CREATEDB")
+            of_marks.execute("GRANT SELECT, INSERT, UPDATE ON server_mark TO plain")
         raw.execute("GRANT CREATE ON DATABASE postgres TO plain")
         raw.execute("GRANT pg_read_all_data, pg_signal_backend TO plain")
     with added_server("plain", make_conninfo(url, user="plain")) as server:
@@ -292,7 +300,11 @@ def without_privileges(url: str) -> Iterator[DatabaseServer]:
 
 def test_login_that_may_not_replicate_falls_back(replicating_url: str, second: DatabaseServer) -> None:
     with without_privileges(replicating_url) as plain:
-        tenant = build_tenant("settled", server=plain.name)
+        with psycopg.connect(replicating_url, autocommit=True) as raw:
+            # The tables of the template are those of the other login.
+            raw.execute("ALTER ROLE plain SUPERUSER")
+            tenant = build_tenant("settled", server=plain.name)
+            raw.execute("ALTER ROLE plain NOSUPERUSER")
         with psycopg.connect(make_conninfo(replicating_url, dbname=mapping_of(tenant).name)) as raw:
             # The tables were copied from the template of the other login.
             for (table,) in raw.execute("SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = 'public'"):
