@@ -186,7 +186,7 @@ def test_failed_refresh_signs_out(setup: Setup, tenant: TestTenant) -> None:
 
 
 def test_confidential_client_authenticates_and_keeps_sessions(base: str, tenant: TestTenant) -> None:
-    person, made = tenant.register(), make_client(tenant)
+    person, made = tenant.register(), make_client(tenant, first_party=True)
 
     def client(secret: str, storage: MemoryStorage) -> IdentityClient:
         named = {"tenant_id": str(tenant.id), "client_id": made["client_id"]}

@@ -12,7 +12,7 @@ async function claims() {
 }
 
 window.actions = {
-  register: () => registerPasskey(client, valueOf("email")),
+  register: () => registerPasskey(client, valueOf("email"), { session: { current_password: valueOf("password") } }),
   registerTwice: () => registerPasskey(client, valueOf("email")).catch(({ name, code }) => `${name} ${code}`),
   signOut: () => client.signOut(),
   isSignedIn: () => client.isSignedIn(),
