@@ -67,7 +67,12 @@ def check(raw: "psycopg.Connection[object]", server_id: int, database: str, tena
         # Adopted since by another process of this installation, or by another copy of it.
         fences.look(again=True)
         installation, epoch = fences.own_mark()
-    if mark is not None and (mark.installation, mark.tenant_id) == (installation, tenant_id) and mark.epoch <= epoch:
+    if not installation.int:
+        # The global database did not respond in time when this process first looked.
+        fences.look(again=True)
+        installation, epoch = fences.own_mark()
+    known = mark is not None and (not installation.int or (mark.installation == installation and mark.epoch <= epoch))
+    if known and mark is not None and mark.tenant_id == tenant_id:
         return
     REJECTED.inc()
     log.error(

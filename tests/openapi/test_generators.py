@@ -45,7 +45,7 @@ def operations() -> set[str]:
 @pytest.fixture
 def given(base: str, tenant: TestTenant) -> dict[str, Any]:
     """What an application is given: the platform, a user with a second factor, an admin without one."""
-    client = make_client(tenant)
+    client = make_client(tenant, first_party=True)
     pair = f"{client['client_id']}:{client['client_secret']}"
     return {
         "base": base,
