@@ -38,7 +38,7 @@ def types(found: list[tuple[str, dict[str, Any]]]) -> list[str]:
 
 def test_replaced_registration_publishes_erasure(listening: Listening, heard: Heard) -> None:
     home, squatter = listening.home, listening.home.register()
-    body = {"tenant_id": str(home.id), "client_id": str(home.client_id), "email": squatter.email, "password": PASSWORD}
+    body = {"tenant_id": str(home.id), "client_id": str(home.client_id), "email": squatter.email, "provider": "google"}
     owner = home.api.post("/uflow/user/clients/register", body).json()["user_id"]
     found = [(event, data["user_id"]) for event, data in heard()]
     assert found[-2:] == [("end_user.erased", str(squatter.id)), ("end_user.created", owner)]
