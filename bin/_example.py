@@ -88,14 +88,15 @@ class Demo:
 
 
 def b2b_saas(demo: Demo, port: int) -> list[Program]:
-    """An operator who can open tenants, and nothing beyond what a new company needs."""
+    """An operator who can open tenants, and holds what the admins of a tenant hold: the application signs their users in."""
     from userflow.accounts.models import AdminRole, AdminUser
+    from userflow.accounts.permissions_catalogue import BUILT_IN_ROLES, TENANT_ADMIN
     from userflow.admins.actions import create_admin_user
     from userflow.passwords.actions import set_admin_password
     from userflow.tenants.actions import generated_password
 
     name, password = "company-sign-up", generated_password()
-    permissions = ["tenants:write", "clients:write", "roles:write", "invitations:write"]
+    permissions = ["tenants:write", *BUILT_IN_ROLES[TENANT_ADMIN]]
     AdminRole.objects.update_or_create(name=name, defaults={"permissions": permissions})
     if AdminUser.objects.filter(username=name).exists():
         set_admin_password(username=name, password=password)

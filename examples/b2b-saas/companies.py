@@ -29,7 +29,7 @@ class Company:
 class Companies:
     """Finds companies, opens new ones and invites people.
 
-    `username` and `password` are those of an operator of the platform who can open tenants and little else.
+    `username` and `password` are those of an operator of the platform who can open tenants and do what their admins can.
     """
 
     store: Store

@@ -27,6 +27,8 @@ def test_new_operator_enrolls_passkey_and_signs_in(place: Place, visit: Callable
     ann.is_at("/admin/")
     ann.opens("/admin/my-sign-in/").reads("This laptop")
     ann.presses("Add a passkey")
+    # The sign-in does not prove that it is still she.
+    ann.presses("Use a passkey")
     ann.presses("Add the passkey")
     ann.reads("This device already has a passkey of yours.")
     ann.presses("Back")

@@ -49,7 +49,7 @@ def test_counting_goes_on_with_the_promoted_replica(sentinels: Sentinels, url: s
     assert within(10, lambda: works(lambda: caches["default"].set(key, "before", 60)))
     lost = sentinels.fail_over(number)
     # Until the process has noticed, it counts by itself.
-    assert within(10, lambda: cache.count(f"{key}-after", 60)[0] > 0 and not cache.degraded)
+    assert within(10, lambda: cache.count((f"{key}-after", 60))[0] > 0 and not cache.degraded)
     promoted = sentinels.primary()
     assert promoted is not lost
     assert promoted.client().get(cache.make_key(f"{key}-after"))

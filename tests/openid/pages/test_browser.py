@@ -49,6 +49,13 @@ class Person(Visitor):
     def root(self) -> str:
         return f"/t/{self.shop['slug']}"
 
+    def enrolls(self, kind: str = "") -> None:
+        """Open the page that adds a factor, which asks for the password first: a session alone proves nothing."""
+        self.opens(f"{self.root}/enroll{kind}")
+        self.reads("Confirm that it is you")
+        self.fills("Password", PASSWORD + Keys.ENTER)
+        self.is_at(f"{self.root}/enroll{kind}")
+
     def begins(self, **asked: str) -> None:
         """Come from the application."""
         query = {
@@ -173,7 +180,7 @@ def test_password_app_and_backup_codes(place: Place, shop: dict[str, Any], perso
     person.looks("password-error")
     person.fills("Password", PASSWORD + Keys.ENTER)
     person.is_at(f"{person.root}/account")
-    person.opens(f"{person.root}/enroll")
+    person.enrolls()
     person.looks("enroll")
     person.browser.find_element(By.CSS_SELECTOR, "button.choice").click()
     person.presses("Cannot scan the code?")
@@ -209,7 +216,7 @@ def test_passkey_signs_in(place: Place, shop: dict[str, Any], person: Person) ->
     person.fills("E-mail address", email + Keys.ENTER)
     person.fills("Password", PASSWORD + Keys.ENTER)
     person.is_at(f"{person.root}/account")
-    person.opens(f"{person.root}/enroll/passkey")
+    person.enrolls("/passkey")
     person.looks("enroll-passkey")
     person.presses("Create a passkey")
     person.reads("Your new way to sign in is ready.")
@@ -228,7 +235,7 @@ def test_passkey_signs_in_at_the_password_page(place: Place, shop: dict[str, Any
     person.looks("password")
     person.fills("Password", PASSWORD + Keys.ENTER)
     person.is_at(f"{person.root}/account")
-    person.opens(f"{person.root}/enroll/passkey")
+    person.enrolls("/passkey")
     person.presses("Create a passkey")
     person.reads("Your new way to sign in is ready.")
     # Until then, the authenticator would answer the request of the page before.
