@@ -96,6 +96,14 @@ class InstallationFenced(errors.Unavailable):
         super().__init__(f"{message} {self.message}" if message else None, retry_after=30)
 
 
+class InstallationUnknown(errors.Unavailable):
+    """503: the global database did not say which installation this process belongs to, so it uses no tenant's database."""
+
+    code = "installation_unknown"
+    implied_by = "any"
+    message = "The global database does not respond. Try again in a moment."
+
+
 class ForeignDatabase(errors.Unavailable):
     """503: the database that the tenant's mapping names does not carry the mark of this tenant and installation."""
 

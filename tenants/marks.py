@@ -21,7 +21,7 @@ from psycopg import sql
 
 from identity_platform.audit.writer import record_for_platform
 from tenants import fences, servers
-from tenants.errors import ForeignDatabase
+from tenants.errors import ForeignDatabase, InstallationUnknown
 from tenants.models import DatabaseServer, TenantRecord
 
 log = structlog.get_logger("identity.tenants")
@@ -55,7 +55,10 @@ class Mark:
 
 
 def check(raw: "psycopg.Connection[object]", server_id: int, database: str, tenant_id: UUID) -> None:
-    """Raise ForeignDatabase unless the database is the tenant's, InstallationFenced if a newer installation has it."""
+    """Raise ForeignDatabase unless the database is the tenant's, InstallationFenced if a newer installation has it.
+
+    Raises InstallationUnknown if the global database does not say which installation this is: a fenced copy could be one.
+    """
     installation, epoch = fences.own_mark()
     try:
         row = raw.execute(_READ).fetchone()
@@ -63,16 +66,14 @@ def check(raw: "psycopg.Connection[object]", server_id: int, database: str, tena
         # migrate_tenants has not come to it.
         return
     mark = Mark(*row) if isinstance(row, tuple) else None
-    if mark is not None and mark.epoch > epoch:
-        # Adopted since by another process of this installation, or by another copy of it.
+    if not installation.int or (mark is not None and mark.epoch > epoch):
+        # The global database did not respond in time when this process first looked; or the installation was adopted since
+        # by another process of it, or by another copy.
         fences.look(again=True)
         installation, epoch = fences.own_mark()
     if not installation.int:
-        # The global database did not respond in time when this process first looked.
-        fences.look(again=True)
-        installation, epoch = fences.own_mark()
-    known = mark is not None and (not installation.int or (mark.installation == installation and mark.epoch <= epoch))
-    if known and mark is not None and mark.tenant_id == tenant_id:
+        raise InstallationUnknown
+    if mark is not None and mark.tenant_id == tenant_id and mark.installation == installation and mark.epoch <= epoch:
         return
     REJECTED.inc()
     log.error(

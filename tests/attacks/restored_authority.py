@@ -10,6 +10,7 @@ from django.utils.timezone import now
 from openid.authorization.consents import grant_consent
 from tenants.context import in_tenant
 from tests.mfa.people import new_user
+from tests.mfa.webauthn.passkeys import by_factor, end_users_of, user_with_passkey
 from tests.openid.pages.visitor import Visitor
 from tests.openid.relying_party import Application, query_of, register_application
 from tests.tenants.conftest import run_command
@@ -196,6 +197,40 @@ class Phone(Authenticator):
         _ok(self.person.tenant.api.post("/webauthn/factors/reset", body))
 
 
+class Passkey:
+    """A passkey that an admin then resets with all factors of its user."""
+
+    survives = True
+
+    def __init__(self, tenant: TestTenant) -> None:
+        self.tenant, self.passkeys = tenant, end_users_of(tenant)
+        self.user, self.authenticator = user_with_passkey(tenant)
+
+    def signs_in(self) -> Any:
+        return self.passkeys.finish_authentication(None, self.authenticator.get(self.passkeys.options()))
+
+    def works(self) -> bool:
+        return bool(self.signs_in().status_code == 200)
+
+    def revoke(self) -> None:
+        body = {"tenant_id": str(self.tenant.id), "user_id": str(self.user.id), "reason": "stolen"}
+        _ok(self.tenant.api.post("/webauthn/factors/reset", body))
+
+
+class LostPasskey(Passkey):
+    """One of two passkeys, which its user then removes."""
+
+    def __init__(self, tenant: TestTenant) -> None:
+        super().__init__(tenant)
+        api = Api(token=_ok(self.signs_in())["access_token"])
+        self.passkeys.enrol(api, self.user, **by_factor(api))
+
+    def revoke(self) -> None:
+        api = Api(token=_ok(self.signs_in())["access_token"])
+        (lost, _) = sorted(_ok(api.get("/webauthn/factors"))["factors"], key=lambda factor: factor["created_at"])
+        _ok(api.delete(f"/webauthn/factors/{lost['id']}", by_factor(api)))
+
+
 class RoleOfUser:
     """A role that is then taken from its user."""
 
@@ -371,6 +406,8 @@ KINDS: list[type[Any]] = [
     ReplacedAuthenticator,
     BackupCode,
     Phone,
+    Passkey,
+    LostPasskey,
     RoleOfUser,
     DeletedRole,
     PermissionOfRole,

@@ -315,6 +315,18 @@ def test_database_of_another_tenant_is_rejected(platform: Platform) -> None:
     assert platform.get("/t/acme/jwks")[0] == 200
 
 
+def test_marked_database_is_not_used_while_the_installation_is_unknown(platform: Platform) -> None:
+    # A global database from before the release that has marks: it cannot say that it is no copy.
+    platform.create("acme")
+    with admin_connection(platform.database) as raw:
+        raw.execute("ALTER TABLE tenants_installation RENAME TO hidden")
+    status, body = platform.get("/t/acme/jwks")
+    assert (status, "installation_unknown" in body) == (503, True)
+    with admin_connection(platform.database) as raw:
+        raw.execute("ALTER TABLE hidden RENAME TO tenants_installation")
+    assert platform.get("/t/acme/jwks")[0] == 200
+
+
 def test_unmarked_database_is_rejected_and_repaired(platform: Platform) -> None:
     platform.create("acme")
     with admin_connection(platform.database_of("acme")) as raw:

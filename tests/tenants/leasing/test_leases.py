@@ -21,7 +21,7 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 from django.conf import settings
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models import Sum
 from django.db.models.functions import Now
 
@@ -120,13 +120,18 @@ def leased(server: DatabaseServer) -> int:
     return int(live.aggregate(total=Sum("connections"))["total"] or 0)
 
 
-@contextmanager
-def taken(server: DatabaseServer, number: int) -> Iterator[ConnectionLease]:
+def take(server: DatabaseServer, number: int) -> ConnectionLease:
     """Lease connections as another process does."""
-    lease = ConnectionLease.objects.create(
+    return ConnectionLease.objects.create(
         process=uuid4(), server=server, host="elsewhere", pid=1, command="", connections=number, global_connections=0,
         expires_at=Now() + timedelta(seconds=300),
     )  # fmt: skip
+
+
+@contextmanager
+def taken(server: DatabaseServer, number: int) -> Iterator[ConnectionLease]:
+    """Lease connections as another process does, for a moment."""
+    lease = take(server, number)
     yield lease
     lease.delete()
 
@@ -180,6 +185,29 @@ def test_processes_never_open_more_than_the_server_allows(
     assert outcomes[200, ""] > 2 * LIMIT
     assert leased(small) <= LIMIT
     assert ConnectionLease.objects.filter(server=small, connections__gt=0).count() == 3
+
+
+def test_grants_wait_for_each_other(
+    start: Callable[..., Server], small: DatabaseServer, there: list[TestTenant]
+) -> None:
+    # Another process is between reading what is leased and writing its own lease, in a transaction of this thread.
+    server, answers = start(), list[tuple[int, str]]()
+    asking = threading.Thread(target=lambda: answers.append(listed(server, there[0])))
+    with transaction.atomic():
+        DatabaseServer.objects.select_for_update(no_key=True).get(pk=small.pk)
+        asking.start()
+        assert within(30, lambda: waiting_for_this_transaction() == 1)
+        take(small, LIMIT)
+    asking.join()
+    assert answers == [(503, FULL)]
+    assert leased(small) == LIMIT
+
+
+def waiting_for_this_transaction() -> int:
+    """Return how many server processes wait for a lock that this transaction has."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid))")
+        return int(cursor.fetchone()[0])
 
 
 def test_full_server_is_503_and_others_are_served(
