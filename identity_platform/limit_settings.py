@@ -18,6 +18,8 @@ LIMITS: dict[str, tuple[int, int]] = {
     "wrong_secret": (integer("LIMIT_WRONG_SECRETS_PER_10_MINUTES", 300, least=1), 600),
     "forgot": (integer("LIMIT_FORGOT_PER_HOUR", 5, least=1), 3600),
     "email_resend": (integer("LIMIT_EMAIL_RESEND_PER_HOUR", 5, least=1), 3600),
+    # Six-digit codes that all callers together may try at one address of a tenant; its links go on.
+    "email_codes": (integer("LIMIT_EMAIL_CODES_PER_ADDRESS_HOUR", 100, least=1), 3600),
     # Of one kind to one address: "your password was changed" and its like.
     "mail": (integer("LIMIT_MAILS_PER_HOUR", 20, least=1), 3600),
     # Requested by callers who need not be the owner of the address, over all tenants: to one address, a fifth of it kept for

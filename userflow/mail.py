@@ -53,7 +53,7 @@ BUTTONS = {
     "password_reset": _("Set a new password"),
 }
 # Mails that callers can request for addresses that are not theirs.
-REQUESTED = frozenset({"address_taken", "email_proof", "invitation", "password_reset"})
+REQUESTED = frozenset({"address_taken", "admin_email_proof", "email_proof", "invitation", "password_reset"})
 # This share of the budget of an address is kept for callers whom its user is known to be.
 RESERVED_PERCENT = 20
 _BUDGETS = ("mail_address_hour", "mail_address_day")
@@ -154,10 +154,16 @@ def is_within_budget(template: str, *, to: str, reserved: bool) -> bool:
     address = keyed_digest(email_key(to), key=keys.platform_key(), purpose="mails of an address").hex()
     if reserved and not any(_is_over(name, f"{address} reserved", percent=RESERVED_PERCENT) for name in _BUDGETS):
         return True
-    network = network_of(origin.address) if origin.address and origin.actor_kind not in STAFF else ""
-    if network and _is_over("mail_address_network", f"{address} {network}"):
+    if (share := _share_of(origin)) and _is_over("mail_address_network", f"{address} {share}"):
         return False
     return not any(_is_over(name, address, percent=100 - RESERVED_PERCENT) for name in _BUDGETS)
+
+
+def _share_of(origin: Origin) -> str:
+    """Return whose mails to one address are counted together: those of a network, or of the admins of a tenant."""
+    if origin.actor_kind in STAFF:
+        return f"tenant {origin.actor_tenant_id}" if origin.actor_tenant_id else ""
+    return network_of(origin.address) if origin.address else ""
 
 
 def _is_over(name: str, key: str, *, percent: int = 100) -> bool:
@@ -181,9 +187,13 @@ def send(
     A mail to an end user of the tenant `tenant_id` has its branding and a language that the user reads: `language` is the
     user's own choice. Others are in English.
     """
-    if not is_within_budget(template, to=to, reserved=reserved):
+    if is_within_budget(template, to=to, reserved=reserved):
+        _send(template, to=to, facts=facts, tenant_id=tenant_id, language=language)
+    else:
         log.warning("mail_held_back", template=template)
-        return
+
+
+def _send(template: str, *, to: str, facts: Mapping[str, object], tenant_id: UUID | None, language: str) -> None:
     branding = _branding_of(tenant_id)
     sender, spoken = str(settings.DEFAULT_FROM_EMAIL), LANGUAGES[0]
     if tenant_id is not None:
@@ -285,10 +295,14 @@ def tell(
     def work() -> None:
         most, seconds = settings.LIMITS["mail"]
         key = hash_token(f"{place} {template} {to.lower()}").hex()
-        if ratelimit.count(group="mail", key=key, limit=most, period=seconds).limited:
+        # First what one caller may use up: mails that it holds back must not count against those of others.
+        if (
+            not is_within_budget(template, to=to, reserved=False)
+            or ratelimit.count(group="mail", key=key, limit=most, period=seconds).limited
+        ):
             log.warning("mail_held_back", template=template)
             return
-        send(template, to=to, facts=facts, tenant_id=end_users_tenant, language=language)
+        _send(template, to=to, facts=facts, tenant_id=end_users_tenant, language=language)
 
     def hand_over() -> None:
         try:

@@ -24,7 +24,6 @@ from console.frame.confirm import ConfirmView, TenantConfirmView
 from console.frame.records import Text, render_page
 from console.frame.scope import chosen_tenant
 from console.frame.tenant_pages import reading_purpose, tenant_page
-from console.metrics.tables import without_operator
 from identity_platform.audit.writer import record_for_tenant
 from tenants.models import Tenant
 from tenants.states import Purpose
@@ -134,7 +133,12 @@ class Export(ConfirmView):
 
     def matching(self, form: EventSearch) -> Iterator[Context]:
         """Return the events of the export."""
-        return export_events(tenant_id=_about(form, form.reader), trail=PLATFORM, filters=form.filters())
+        return export_events(
+            tenant_id=_about(form, form.reader),
+            trail=PLATFORM,
+            filters=form.filters(),
+            to_operator=self.staff.is_operator,
+        )
 
     def act(self, form: forms.Form) -> Text:
         assert isinstance(form, EventSearch)
@@ -145,7 +149,7 @@ class Export(ConfirmView):
         return _("The export was recorded in the audit log.")
 
     def respond(self) -> HttpResponse:
-        return download((without_operator(event, self.staff) for event in self.events), self.file_format)
+        return download(self.events, self.file_format)
 
 
 class TenantExport(Export, TenantConfirmView):
@@ -156,4 +160,10 @@ class TenantExport(Export, TenantConfirmView):
 
     def matching(self, form: EventSearch) -> Iterator[Context]:
         purpose = reading_purpose(self.request)
-        return export_events(tenant_id=self.tenant.pk, trail=TENANT, filters=form.filters(), purpose=purpose)
+        return export_events(
+            tenant_id=self.tenant.pk,
+            trail=TENANT,
+            filters=form.filters(),
+            purpose=purpose,
+            to_operator=self.staff.is_operator,
+        )

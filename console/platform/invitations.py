@@ -17,6 +17,7 @@ from console.frame.scope import act_on
 from console.platform.forms import InvitationForm
 from console.platform.scope_of_admins import ScopedView
 from identity_platform.api.views import Arguments
+from userflow.accounts.principals import OPERATOR
 from userflow.invitations import actions
 from userflow.invitations.models import ACCEPTED, CANCELLED, EXPIRED, PENDING, AdminInvitation, EndUserInvitation
 from userflow.sessions.assurance import Action
@@ -36,6 +37,13 @@ def _find(request: HttpRequest, invitation_id: UUID) -> AdminInvitation:
     return invitation
 
 
+def _inviter(request: HttpRequest, row: AdminInvitation) -> Cell:
+    """Return who has invited; only operators see the id of an operator."""
+    if row.invited_by_kind == OPERATOR and not staff_at(request).is_operator:
+        return Cell(_("an operator"))
+    return mono(row.invited_by_id)
+
+
 @needs("invitations:read")
 def show(request: HttpRequest, invitation_id: UUID) -> HttpResponse:
     row = _find(request, invitation_id)
@@ -51,7 +59,7 @@ def show(request: HttpRequest, invitation_id: UUID) -> HttpResponse:
         (_("Expires"), row.expires_at),
         (_("Accepted"), row.accepted_at),
         (_("Cancelled"), row.cancelled_at),
-        (_("Invited by"), mono(row.invited_by_id)),
+        (_("Invited by"), _inviter(request, row)),
     ]
     return record_page(request, row.email, facts=facts, buttons=buttons, back=reverse(LIST))
 

@@ -59,9 +59,10 @@ def reserve(*, user: EndUser, caller: str, number: codes.Number, enrolled: bool)
     `enrolled`: the number is a phone that the user has confirmed. Raises SmsReserved or SmsBudgetSpent (429), or
     SmsUnavailable (503) if the counters cannot be read.
     """
-    _check_tenant(reserved=enrolled and caller == attempts.SIGNED_IN)
+    reserved = enrolled and caller == attempts.SIGNED_IN
+    _check_tenant(reserved=reserved)
     # Last, so that only sent messages count: failing calls must not use up the messages of a number.
-    _count_number(number)
+    _count_number(number, reserved=reserved)
     return SmsMessage.objects.create(user=user, caller=caller, country_prefix=number.country_prefix)
 
 
@@ -84,9 +85,14 @@ def _until(oldest: datetime, seconds: int) -> int:
     return int((oldest + timedelta(seconds=seconds) - now()).total_seconds()) + 1
 
 
-def _count_number(number: codes.Number) -> None:
-    """Count a message to the number, whichever tenant and user it is for. A failed message counts: it may arrive."""
+def _count_number(number: codes.Number, *, reserved: bool) -> None:
+    """Count a message to the number, whichever tenant and user it is for. A failed message counts: it may arrive.
+
+    Anyone can begin to enroll the number of another person. That uses up no code of the person who has enrolled it and has
+    proven the first factor: those are counted by themselves, with the same limits.
+    """
     digest = keyed_digest(number.e164, key=keys.platform_key(), purpose="sms number").hex()
+    digest = f"{digest} reserved" if reserved else digest
     for name in ("number_hour", "number_day"):
         most, seconds = settings.SMS_LIMITS[name]
         _check(ratelimit.count(group=f"sms_{name}", key=digest, limit=most, period=seconds))

@@ -62,6 +62,8 @@ class Knowledge:
 
     values: dict[str, list[Any]] = field(default_factory=dict)
     news: set[str] = field(default_factory=set)
+    # What belongs to the victim, by the name of the field.
+    focus: dict[str, str] = field(default_factory=dict)
     # Makes rows of the victims' tenant for ids that the attacker knows none of, since ids are no secrets.
     make_id: Callable[[str, str], str | None] = lambda name, path: None
     authenticators: list[str] = field(default_factory=list)
@@ -89,6 +91,8 @@ class Knowledge:
         """Return the values that fit a field, the best first; an id of a row that is made for it if none is known."""
         name = _SAME.get(name, name)
         known = list(self.values.get(name, []))
+        if name in self.focus:
+            known = [self.focus[name], *(value for value in known if value != self.focus[name])]
         if name == "code":
             known = [*self._codes(), *known]
         if name == "secret":

@@ -15,7 +15,7 @@ from django.conf import settings as platform
 from django.core import mail as django_mail
 from django.core.management import CommandError
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.openid.pages.visitor import Visitor
 from tests.properties import days, properties
@@ -33,6 +33,7 @@ CHOICES: Final = st.integers(0, 2**48)
 # Of the operator, in an example.
 MOST_COMMANDS: Final = 4
 OLD_BACKUP: Final = "old backup"
+CHOOSING: Final = "choose_target"
 # A burst: more than each documented number of free tries.
 MOST_REPEATS: Final = 25
 
@@ -112,6 +113,15 @@ class Explorer(RuleBasedStateMachine):
         chosen = choices if isinstance(choices, str) else f"{choices} {len(self.example.played)}"
         self.example.played.append((name, chosen))
         return drawing(chosen)
+
+    @initialize(choices=CHOICES)
+    def choose_target(self, choices: int | str) -> None:
+        """Let the attacker choose a victim, whose names most of its requests have together."""
+        draw, example = self._begin(CHOOSING, choices), self.example
+        targets = (*example.scene.people.values(), None, None)
+        target = targets[draw(len(targets))]
+        example.attacker.aim_at(target)
+        example.note(f"attacker aims at {target.name if target else 'a newcomer'}")
 
     @rule(choices=CHOICES)
     def act(self, choices: int | str) -> None:

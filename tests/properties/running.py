@@ -44,6 +44,11 @@ def shorten(machine: type[Explorer], failure: Failure) -> Failure:
         shorter = None
         for position in range(len(shortest.played) - 1, -1, -size):
             rest = shortest.played[: max(0, position - size + 1)] + shortest.played[position + 1 :]
+            if rest[:1] != failure.played[:1]:
+                rest = [
+                    failure.played[0],
+                    *rest,
+                ]  # the choice of the victim, without which the rest means something else
             if len(rest) < len(shortest.played) and replays < MOST_REPLAYS:
                 replays += 1
                 again = replay(machine, rest)

@@ -74,6 +74,19 @@ class Attacker:
     def email(self) -> str:
         return str(self.knowledge.values["own_email"][0])
 
+    def aim_at(self, person: Person | None) -> None:
+        """Prefer what belongs to one user, None is who has not registered yet: names of several fit no record together."""
+        scene = self.scene
+        home = person.tenant if person else scene.other_tenant
+        focus = {"email": person.email if person else scene.newcomer_email}
+        if person:
+            focus["user_id"] = str(person.id)
+        if person and person.is_admin:
+            focus["username"] = person.username
+        if home:
+            focus |= {"tenant_id": str(home.id), "client_id": str(home.client_id), "slug": home.slug}
+        self.knowledge.focus = focus
+
     def commands(self, person: Person) -> bool:
         """Return whether what this attacker may do by its start covers this user.
 

@@ -156,29 +156,39 @@ def _matching(events: Events, filters: Filters) -> Events:
 
 
 def export_events(
-    *, tenant_id: UUID | None, filters: Filters, trail: str = TENANT, purpose: Purpose = Purpose.INSPECT
+    *,
+    tenant_id: UUID | None,
+    filters: Filters,
+    trail: str = TENANT,
+    purpose: Purpose = Purpose.INSPECT,
+    to_operator: bool = True,
 ) -> Iterator[dict[str, object]]:
     """Yield every event of an audit log (the platform's without a tenant), oldest first; the export is audited first.
 
     With `trail` PLATFORM and a tenant: the platform's events about that tenant. Reads in pages, so memory use
     does not depend on the size, and enters the tenant for each page only: the caller may be elsewhere between two events.
+    `to_operator` as in `page_of_events`.
     Raises UnknownTenant, TenantSuspended, TenantBusy.
     """
     own = tenant_id is not None and trail == TENANT
     target = ("tenant", tenant_id) if own else ("trail", PLATFORM)
     record_for_platform("audit.exported", tenant_id=tenant_id, target=target)
     last = 0
-    while rows := _exported(tenant_id, filters, last, purpose if own else None):
-        yield from rows
+    while rows := _exported(tenant_id, filters, last, purpose if own else None, to_operator):
+        yield from (visible_event(row, to_operator=to_operator) for row in rows)
         last = rows[-1]["id"]
 
 
-def _exported(tenant_id: UUID | None, filters: Filters, last: int, purpose: Purpose | None) -> Sequence[dict[str, Any]]:
+def _exported(
+    tenant_id: UUID | None, filters: Filters, last: int, purpose: Purpose | None, to_operator: bool
+) -> Sequence[dict[str, Any]]:
     """Return the next events of an export: the tenant's own if it is to be entered for a purpose, else the platform's."""
     if tenant_id is None or purpose is None:
-        return _after(last, filtered(PlatformEvent.objects.all(), tenant_id=tenant_id), filters)
+        return _after(
+            last, _searched(filtered(PlatformEvent.objects.all(), tenant_id=tenant_id), filters, to_operator), filters
+        )
     with in_tenant(tenant_id, purpose):
-        return _after(last, TenantEvent.objects.all(), filters)
+        return _after(last, _searched(TenantEvent.objects.all(), filters, to_operator), filters)
 
 
 def _after(last: int, events: Events, filters: Filters) -> Sequence[dict[str, Any]]:

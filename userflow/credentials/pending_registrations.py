@@ -56,6 +56,11 @@ def limit_waiting(key: str) -> None:
         )
 
 
+def wait_for(key: str) -> bool:
+    """Return whether registrations of this address (its `email_key`) wait for their verification."""
+    return _waiting(key).exists()
+
+
 def hash_password(key: str, password: str, tenant: lookup.TenantContext) -> str:
     """Return the hash of the password of a registration of this address (its `email_key`).
 

@@ -17,7 +17,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils.timezone import now
 
 from identity_platform.audit.writer import record_for_each_in_tenant
-from userflow.accounts.models import DEFAULT_ROLE, EndUser, GroupMembership, RoleBinding
+from userflow.accounts.models import DEFAULT_ROLE, LOCAL, EndUser, GroupMembership, RoleBinding
 from userflow.accounts.realms import END_USERS
 from userflow.credentials import attempts
 from userflow.credentials.models import EndUserEmailUndo, PendingRegistration
@@ -34,12 +34,13 @@ def holds_address(key: str) -> bool:
 def giving_way(key: str) -> "QuerySet[EndUser]":
     """Return the users with this address who give way to a registration whose address is verified.
 
-    Unused registrations, and unused users without a password whom an admin or an import created and who have been granted
-    nothing: a registration is mailed to the owner of the address, but its password may be another person's, who must not get
-    what an admin gave to the owner.
+    Unused registrations, and unused users without a password whom an admin or an import created and who have been given
+    nothing that applications trust: a registration is mailed to the owner of the address, but its password may be another
+    person's, who must not get what an admin gave to the owner. The owner of such a user sets the password by a reset.
     """
+    bare = Q(provider=LOCAL, external_id=None, metadata={}, app_metadata={})
     unused = EndUser.objects.filter(
-        EndUser.YIELDS | Q(active=True, email_verified_at=None, last_login=None, password=""), email_key=key
+        EndUser.YIELDS | bare & Q(active=True, email_verified_at=None, last_login=None, password=""), email_key=key
     )
     roles = RoleBinding.objects.filter(user=OuterRef("pk")).exclude(role__name=DEFAULT_ROLE)
     return unused.exclude(Exists(roles)).exclude(Exists(GroupMembership.objects.filter(user=OuterRef("pk"))))

@@ -4,9 +4,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from uuid import UUID, uuid4
 
+from django.conf import settings
 from django.db.models import Case, F, Q, When
 from django.utils.timezone import now
 
+from identity_platform.api import ratelimit
 from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ApiError, NotAllowed
 from identity_platform.audit.writer import record_for_tenant
@@ -137,6 +139,11 @@ def _count_attempt(key: str, user_id: UUID | None) -> list[MailedCode]:
     one = 0 if user_id else 1
     own_one = Case(When(is_own, then=one), default=0)
     rows: list[MailedCode] = []
+    # Of all callers together: each may register the address, and each registration has a code. The links go on.
+    most, seconds = settings.LIMITS["email_codes"]
+    address = hash_token(f"{current_tenant().tenant_id} {key}").hex()
+    if ratelimit.count(group="email_codes", key=address, limit=most, period=seconds).limited:
+        return rows
     with tenant_atomic():
         try:
             attempts.count(END_USERS, _guesser(key, user_id), factor=attempts.EMAIL_CODE)

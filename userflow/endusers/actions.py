@@ -101,6 +101,9 @@ def register_end_user(
         # A caller who creates a user with a password knows it: it must not take the place of the owner's own.
         replaces = entitled and password is None
         _reject_taken(key, replaces=replaces)
+        if entitled and not replaces and pending_registrations.wait_for(key):
+            # The mail to the owner, who may have registered, would verify the caller's password.
+            raise EmailTaken("A registration of this address waits for its verification. Invite the user instead.")
         user = EndUser(
             email=email,
             email_key=key,

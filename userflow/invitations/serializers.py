@@ -4,6 +4,7 @@ from identity_platform.api.fields import Choice, EmailAddress, Identifier, Items
 from identity_platform.api.json_field import JsonObject
 from identity_platform.api.pagination import PaginationOut
 from userflow.accounts.models import LONGEST_EXTERNAL_ID
+from userflow.accounts.principals import OPERATOR
 from userflow.invitations.models import ACCEPTED, ADMIN, CANCELLED, END_USER, EXPIRED, PENDING
 from userflow.invitations.queries import Shown
 from userflow.named_tenant import TenantPageQuery
@@ -11,9 +12,10 @@ from userflow.named_tenant import TenantPageQuery
 KINDS = [ADMIN, END_USER]
 
 
-def record(shown: Shown) -> dict[str, object]:
-    """Return an invitation as responses show it, without its token."""
+def record(shown: Shown, *, to_operator: bool) -> dict[str, object]:
+    """Return an invitation as responses show it, without its token. Only operators see the id of an operator."""
     row = shown.row
+    is_hidden = row.invited_by_kind == OPERATOR and not to_operator
     return fields_of(
         InvitationOut,
         row,
@@ -23,7 +25,7 @@ def record(shown: Shown) -> dict[str, object]:
         external_id=getattr(row, "external_id", None),
         app_metadata=getattr(row, "app_metadata", {}),
         status=shown.status,
-        invited_by=row.invited_by_id,
+        invited_by=None if is_hidden else row.invited_by_id,
     )
 
 
@@ -37,7 +39,7 @@ class InvitationOut(serializers.Serializer[object]):
     external_id = serializers.CharField(allow_null=True, help_text="External id of a future end user.")
     app_metadata = serializers.DictField(help_text="App metadata of a future end user; empty for admin users.")
     status = serializers.CharField(help_text="pending, accepted, cancelled or expired")
-    invited_by = serializers.UUIDField()
+    invited_by = serializers.UUIDField(allow_null=True, help_text="Null for an operator, whom only operators see.")
     created_at = serializers.DateTimeField()
     expires_at = serializers.DateTimeField(help_text="Seven days after it was last sent.")
     accepted_at = serializers.DateTimeField(allow_null=True)

@@ -6,6 +6,7 @@ from rest_framework.response import Response
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
 from userflow.accounts.models import AdminUser
+from userflow.accounts.principals import OPERATOR
 from userflow.errors import (
     AdminNameTaken,
     AlreadyInvited,
@@ -25,6 +26,7 @@ from userflow.errors import (
 )
 from userflow.invitations import actions, serializers
 from userflow.invitations.acceptance import accept_invitation
+from userflow.invitations.queries import Shown
 from userflow.named_tenant import InTenantViewSet, NamedTenant
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import Anyone, principal_at, tenant_or_platform_at
@@ -50,6 +52,9 @@ class InvitationViewSet(InTenantViewSet):
     def tenant(self, stated: UUID | None) -> UUID | None:
         return tenant_or_platform_at(self.request, stated)
 
+    def record(self, shown: Shown) -> dict[str, object]:
+        return serializers.record(shown, to_operator=principal_at(self.request).kind == OPERATOR)
+
     @endpoint(
         id="listInvitations",
         query=serializers.InvitationListQuery,
@@ -62,7 +67,7 @@ class InvitationViewSet(InTenantViewSet):
         Newest first. An operator without `tenant_id` gets the invitations of admin users everywhere.
         """
         found = actions.list_invitations(**self.arguments())
-        return Response({"invitations": [serializers.record(shown) for shown in found.rows], **found.totals()})
+        return Response({"invitations": [self.record(shown) for shown in found.rows], **found.totals()})
 
     @endpoint(
         serializers.InvitationIn,
@@ -77,7 +82,7 @@ class InvitationViewSet(InTenantViewSet):
         The token is sent by mail only and is valid for seven days. An address that has a user returns 409.
         """
         shown = actions.invite(by=principal_at(request), **self.arguments())
-        return Response(serializers.record(shown), status=201)
+        return Response(self.record(shown), status=201)
 
     @endpoint(
         id="resendInvitation",
@@ -91,7 +96,7 @@ class InvitationViewSet(InTenantViewSet):
 
         The mail has a new token, valid for seven days; the previous one becomes invalid.
         """
-        return Response(serializers.record(actions.resend_invitation(by=principal_at(request), **self.arguments())))
+        return Response(self.record(actions.resend_invitation(by=principal_at(request), **self.arguments())))
 
     @endpoint(
         id="cancelInvitation",
@@ -104,7 +109,7 @@ class InvitationViewSet(InTenantViewSet):
 
         Its token becomes invalid.
         """
-        return Response(serializers.record(actions.cancel_invitation(by=principal_at(request), **self.arguments())))
+        return Response(self.record(actions.cancel_invitation(by=principal_at(request), **self.arguments())))
 
 
 class AcceptanceViewSet(ApiViewSet):
