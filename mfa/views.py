@@ -25,7 +25,6 @@ from userflow.errors import (
     ClientNotAuthenticated,
     DirectSignInDisabled,
     EmailNotVerified,
-    FactorNeeded,
     GrantsMoreThanHeld,
     InsufficientAuthentication,
     TooManyFromAddress,
@@ -46,7 +45,7 @@ TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantMismatch, TooManyFr
 # Raised by begin, confirm and finish of every kind.
 ENROLLMENT_ERRORS = [NoProof, InsufficientAuthentication, TokenOfAnotherUser, EmailNotVerified]
 # Raised by a confirmation with an access token, which needs a proof in the request.
-ENROLLING_BY_TOKEN = [*PROOF_ERRORS, FactorNeeded]
+ENROLLING_BY_TOKEN = [*PROOF_ERRORS]
 enrollment_endpoint = partial(endpoint, token="optional", any_level=True, headers=PROOFS)
 
 

@@ -400,6 +400,7 @@ PROOF_ERRORS: Final[tuple[type[errors.ApiError], ...]] = (
     WrongCurrentPassword,
     NoPasswordHere,
     ProofTokenInvalid,
+    FactorNeeded,
     ProofTooNew,
     AttemptsLocked,
     TooManyFromAddress,

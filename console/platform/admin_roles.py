@@ -15,7 +15,7 @@ from console.frame.forms import Boxes, FormOptions, Line, set_choices
 from console.frame.records import Button, Cell, Table, Text, buttons_to, mono, record_page
 from identity_platform.api.views import Arguments
 from userflow.accounts.models import AdminRole, AdminUser
-from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, OPERATOR_PERMISSIONS
+from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, EXPORT_HASHES, OPERATOR_PERMISSIONS
 from userflow.admin_roles import actions
 from userflow.sessions.assurance import Action
 
@@ -99,7 +99,11 @@ class PermissionsForm(forms.Form):
 
     def __init__(self, *, staff: Staff, **options: Unpack[FormOptions]) -> None:
         super().__init__(**options)
-        set_choices(self, "permissions", [(name, name) for name in EVERY_PERMISSION if staff.may(name)])
+        set_choices(
+            self,
+            "permissions",
+            [(name, name) for name in EVERY_PERMISSION if staff.may(name) and name != EXPORT_HASHES],
+        )
 
     def clean_permissions(self) -> list[str]:
         """Return the permissions in the order of the initial value."""

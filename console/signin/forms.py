@@ -85,20 +85,22 @@ class PasswordForm(forms.Form):
 
 
 class ProofForm(forms.Form):
-    """The proof that a change to the own sign-in needs; no fields right after a step-up."""
+    """The proof that a change to the own sign-in needs: the password of a user without a factor, else a code.
+
+    Without fields right after a step-up, and for a user whose factor is no app: the page leads to the step-up.
+    """
 
     current_password = Password(label=_("Your password"), autocomplete="current-password", required=False)
     code = CodeForm.base_fields["code"]
     # The help text of the password.
     proof_help: ClassVar[Text] = ""
 
-    def __init__(self, *, has_proof: bool, has_app: bool, **options: Unpack[FormOptions]) -> None:
+    def __init__(self, *, has_proof: bool, has_factor: bool, has_app: bool, **options: Unpack[FormOptions]) -> None:
         super().__init__(**options)
         self.fields["current_password"].help_text = self.proof_help
         self.fields["code"].required = False
-        self.fields["code"].label = _("Or a code from your authenticator app")
         self.fields["code"].widget.attrs.pop("autofocus", None)
-        for name, wanted in (("current_password", not has_proof), ("code", has_app and not has_proof)):
+        for name, wanted in (("current_password", not has_factor), ("code", has_app and not has_proof)):
             if not wanted:
                 del self.fields[name]
 
@@ -111,17 +113,21 @@ class ProofForm(forms.Form):
         super().clean()
         asked = [name for name in ("current_password", "code") if name in self.fields]
         if asked and not self.errors and self.needs_proof() and not any(map(self.cleaned_data.get, asked)):
-            self.add_error(
-                "current_password",
-                _("Enter your password, or a code.") if "code" in asked else _("Enter your password."),
-            )
+            self.add_error(asked[0], _("Enter a code.") if "code" in asked else _("Enter your password."))
         return self.cleaned_data
 
 
 class NewPasswordForm(forms.Form):
+    """A new password, with the present one of a user who has no factor."""
+
     current_password = Password(label=_("Current password"), autocomplete="current-password", autofocus=True)
     new_password = Password(label=_("New password"), autocomplete="new-password")
     repeated = Password(label=_("Confirm new password"), autocomplete="new-password")
+
+    def __init__(self, *, has_factor: bool, **options: Unpack[FormOptions]) -> None:
+        super().__init__(**options)
+        if has_factor:
+            del self.fields["current_password"]
 
     def clean_repeated(self) -> str:
         repeated = str(self.cleaned_data["repeated"])

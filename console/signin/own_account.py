@@ -20,7 +20,7 @@ from identity_platform.api.errors import ApiError
 from mfa.factors import TOTP, WEBAUTHN, list_factors
 from openid.account.devices import device_in_words
 from userflow.accounts.realms import ADMINS
-from userflow.errors import InsufficientAuthentication
+from userflow.errors import InsufficientAuthentication, ProofTokenInvalid
 from userflow.passwords.actions import change_password
 from userflow.sessions.actions import end_one_session, end_others, list_sessions
 from userflow.sessions.assurance import Action
@@ -61,22 +61,29 @@ def new_password(request: HttpRequest) -> HttpResponse:
     staff = staff_at(request)
     if (step_up := step_up_first(request, Action.CHANGE_OWN_PASSWORD)) is not None:
         return step_up
-    form = forms.NewPasswordForm(request.POST or None)
+    has_factor = bool(staff.principal.user["mfa_methods"])
+    if has_factor and not steps.has_proof(request):
+        return to_step_up(request)
+    form = forms.NewPasswordForm(data=request.POST or None, has_factor=has_factor)
     error: ApiError | None = None
     if request.method == "POST" and form.is_valid():
         given = form.cleaned_data
         try:
             ended = change_password(
                 principal=staff.principal,
-                proof={"current_password": given["current_password"]},
+                proof={"proof_token": request.session.get(steps.PROOF)}
+                if has_factor
+                else {"current_password": given["current_password"]},
                 new_password=given["new_password"],
             )
-        except InsufficientAuthentication:
+        except (InsufficientAuthentication, ProofTokenInvalid):
+            steps.take_proof(request)
             return to_step_up(request)
         except ApiError as problem:
             error = problem
             errors.add_to(form, problem)
         else:
+            steps.take_proof(request)
             request.session.cycle_key()
             messages.success(
                 request,

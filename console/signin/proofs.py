@@ -95,17 +95,19 @@ class ProofConfirmView(ConfirmView):
     template_name = "console/signin/proof.html"
 
     def get_form_kwargs(self) -> Context:
-        has_app = TOTP in self.staff.principal.user["mfa_methods"]
-        return {**super().get_form_kwargs(), "has_proof": steps.has_proof(self.request), "has_app": has_app}
+        methods = self.staff.principal.user["mfa_methods"]
+        has_proof = steps.has_proof(self.request)
+        known = {"has_proof": has_proof, "has_factor": bool(methods) or has_proof, "has_app": TOTP in methods}
+        return {**super().get_form_kwargs(), **known}
 
     def get_context_data(self, **kwargs: object) -> Context:
         has_proof = steps.has_proof(self.request)
-        by_passkey = WEBAUTHN in self.staff.principal.user["mfa_methods"] and passkeys_possible() and not has_proof
+        by_factor = bool(self.staff.principal.user["mfa_methods"]) and not has_proof
         reauthenticate = steps.with_next("admin:reauthenticate", self.request.get_full_path())
         return {
             **super().get_context_data(**kwargs),
             "has_proof": has_proof,
-            "by_passkey": reauthenticate if by_passkey else "",
+            "by_factor": reauthenticate if by_factor else "",
         }
 
 

@@ -22,7 +22,14 @@ from userflow.accounts.session_policy import AAL1
 from userflow.errors import FactorNeeded
 from userflow.sessions.assurance import reject_third_party
 from userflow.sessions.issue import realm_of
-from userflow.signin.proofs import CURRENT_PASSWORD, FACTOR_PROOFS, check_proof, require_older, session_of
+from userflow.signin.proofs import (
+    CURRENT_PASSWORD,
+    FACTOR_PROOFS,
+    PASSWORD_AMR,
+    check_proof,
+    require_older,
+    session_of,
+)
 from userflow.signin.step_up import StepUp, access_token_for, proof_token_for, raise_session
 
 PASSWORD: Final = "password"
@@ -43,8 +50,9 @@ def step_up(*, principal: Principal, proof: Mapping[str, object], user_agent: st
     """Check exactly one of `STEP_UP_PROOFS`, and store in the caller's session what it proves.
 
     A user who has a factor cannot step up with the password alone: a stolen token and the password would pass for the
-    factor. Only a session of one factor, which is older than all factors of its user, takes the password first; that proves
-    no factor, but the new ones count from then on. Raises NotAllowed (a client, a third-party application),
+    factor. Only a session of one factor takes the password first: if it is older than all factors of its user, or if the user
+    came in by a passkey that is a second step only. That proves no factor, but they count from then on. Raises NotAllowed
+    (a client, a third-party application),
     ValidationFailed (none or several proofs), FactorNeeded, the errors of `check_proof`, AccessTokenInvalid (the session has
     ended meanwhile).
     """
@@ -58,7 +66,7 @@ def step_up(*, principal: Principal, proof: Mapping[str, object], user_agent: st
         # Before the password is compared: the response does not tell whether it is right.
         raise FactorNeeded(principal.user["mfa_methods"])
     named = {CURRENT_PASSWORD if kind == PASSWORD else kind: proof[kind]}
-    verified = check_proof(principal=principal, proof=named, user_agent=user_agent)
+    verified = check_proof(principal=principal, proof=named, user_agent=user_agent, by_factor=not password_first)
     return raise_session(principal=principal, verified=verified, password_first=password_first)
 
 
@@ -73,9 +81,10 @@ def step_up_methods(*, principal: Principal) -> list[str]:
         session = session_of(realm, principal)
         user = first_or(realm.users._default_manager.filter(pk=principal.id, active=True), AccessTokenInvalid)
         older = factors.methods_of(user, before=session.auth_time)
-        if older or (user.mfa_methods and session.acr != AAL1):
+        has_proven_password = PASSWORD_AMR[0] in session.amr
+        if (older and has_proven_password) or (user.mfa_methods and session.acr != AAL1):
             return older
-        return [PASSWORD] if user.password and user.password_changed_at < session.auth_time else []
+        return [*older, PASSWORD] if user.password and user.password_changed_at < session.auth_time else older
 
 
 def _require_own_session(principal: Principal) -> None:

@@ -11,7 +11,6 @@ from mfa.webauthn.serializers import RequestOptionsOut
 from tenants.errors import TenantBusy, TenantSuspended
 from userflow.errors import (
     PROOF_ERRORS,
-    FactorNeeded,
     InsufficientAuthentication,
     ProofTokenInvalid,
     TooManyFromAddress,
@@ -49,7 +48,7 @@ class StepUpViewSet(ApiViewSet):
         StepUpIn,
         id="stepUp",
         returns={200: StepUpOut},
-        errors=[*PLACE, FactorNeeded, *STEP_UP_ERRORS],
+        errors=[*PLACE, *STEP_UP_ERRORS],
         any_level=True,
     )
     def create(self, request: Request) -> Response:

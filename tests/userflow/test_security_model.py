@@ -4,7 +4,7 @@ import re
 
 from django.conf import settings
 
-from userflow.sessions.assurance import REQUIREMENTS, Requirement
+from userflow.sessions.assurance import REQUIREMENTS
 
 BEGIN = "<!-- actions: generated from userflow/sessions/assurance.py -->\n"
 END = "<!-- actions: end -->"
@@ -13,16 +13,12 @@ END = "<!-- actions: end -->"
 def action_table() -> str:
     """Return the table of the page, generated from the action table."""
     rows = [
-        f"| {needs.summary} | {_proof(needs)} | {_yes(needs.rank)} | {_yes(needs.clients)} |"
+        f"| {needs.summary} | {_yes(needs.proof)} | {_yes(needs.rank)} | {_yes(needs.clients)} |"
         for needs in REQUIREMENTS.values()
     ]
     return "\n".join(
         ["| action | proof in the request | rank | applications by scope |", "|---|---|---|---|", *rows, ""]
     )
-
-
-def _proof(needs: Requirement) -> str:
-    return "by a factor" if needs.by_factor else _yes(needs.proof)
 
 
 def _yes(value: bool) -> str:

@@ -10,7 +10,12 @@ from identity_platform.api.errors import NotAllowed, ValidationFailed
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.postgresql.row_errors import first_or, unique_or
 from userflow.accounts.models import AdminRole
-from userflow.accounts.permissions_catalogue import BUILT_IN_ROLES, EVERY_PERMISSION, OPERATOR_PERMISSIONS
+from userflow.accounts.permissions_catalogue import (
+    BUILT_IN_ROLES,
+    EVERY_PERMISSION,
+    EXPORT_HASHES,
+    OPERATOR_PERMISSIONS,
+)
 from userflow.accounts.principals import OPERATOR, Principal
 from userflow.errors import AdminRoleInUse, BuiltInAdminRole, GrantsMoreThanHeld, RoleNameTaken, UnknownAdminRole
 from userflow.invitations.models import AdminInvitation
@@ -97,6 +102,9 @@ def _grantable(permissions: Collection[str], by: Principal) -> list[str]:
     if unknown or not permissions:
         told = [f"Permission {name!r} does not exist." for name in unknown]
         raise ValidationFailed(details={"permissions": told or ["Choose at least one permission."]})
+    if EXPORT_HASHES in permissions:
+        told = ["Only the roles operator and tenant-admin export password hashes."]
+        raise ValidationFailed(details={"permissions": told})
     if not set(permissions) <= by.permissions:
         raise GrantsMoreThanHeld
     return sorted(set(permissions))

@@ -17,7 +17,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils.timezone import now
 
 from identity_platform.audit.writer import record_for_each_in_tenant
-from userflow.accounts.models import DEFAULT_ROLE, LOCAL, EndUser, GroupMembership, RoleBinding
+from userflow.accounts.models import DEFAULT_ROLE, EndUser, GroupMembership, RoleBinding
 from userflow.accounts.realms import END_USERS
 from userflow.credentials import attempts
 from userflow.credentials.models import EndUserEmailUndo, PendingRegistration
@@ -38,7 +38,7 @@ def giving_way(key: str) -> "QuerySet[EndUser]":
     nothing that applications trust: a registration is mailed to the owner of the address, but its password may be another
     person's, who must not get what an admin gave to the owner. The owner of such a user sets the password by a reset.
     """
-    bare = Q(provider=LOCAL, external_id=None, metadata={}, app_metadata={})
+    bare = Q(external_id=None, metadata={}, app_metadata={})
     unused = EndUser.objects.filter(
         EndUser.YIELDS | bare & Q(active=True, email_verified_at=None, last_login=None, password=""), email_key=key
     )

@@ -51,10 +51,8 @@ class Requirement:
     """
 
     summary: str
-    # The request itself carries a proof: `current_password`, a factor code or a `proof_token`.
+    # The request itself carries a proof: a factor code, a passkey or a `proof_token`; of a user without a factor the password.
     proof: bool = False
-    # That proof is by a factor: the password alone would make a second factor, or ten codes that stand for one.
-    by_factor: bool = False
     # Clients may do it with their scope: they have no second factor, and their tokens are short-lived.
     clients: bool = True
     # The caller must hold what the user, client, role, setting or connection can act as (`accounts.rank.require_reach`).
@@ -65,8 +63,8 @@ REQUIREMENTS: Final[Mapping[Action, Requirement]] = MappingProxyType(
     {
         # The enrollment ticket of the sign-in stands for the proof.
         Action.FIRST_FACTOR: Requirement("Enroll the first factor", proof=True, clients=False),
-        Action.ADD_FACTOR: Requirement("Add a factor", proof=True, by_factor=True, clients=False),
-        Action.RENEW_BACKUP_CODES: Requirement("Create new backup codes", proof=True, by_factor=True, clients=False),
+        Action.ADD_FACTOR: Requirement("Add a factor", proof=True, clients=False),
+        Action.RENEW_BACKUP_CODES: Requirement("Create new backup codes", proof=True, clients=False),
         Action.REMOVE_FACTOR: Requirement("Remove a factor", proof=True, clients=False),
         Action.REPLACE_FACTOR: Requirement("Replace a factor", proof=True, clients=False),
         Action.CHANGE_OWN_EMAIL: Requirement("Change one's own e-mail address", proof=True, clients=False),

@@ -21,7 +21,7 @@ from userflow.errors import (
     ProofTooNew,
     WrongCurrentPassword,
 )
-from userflow.sessions.assurance import REQUIREMENTS, Action, require_assurance
+from userflow.sessions.assurance import Action, require_assurance
 from userflow.sessions.issue import realm_of
 
 CURRENT_PASSWORD: Final = "current_password"
@@ -32,16 +32,17 @@ PASSWORD_AMR: Final = ("pwd",)  # RFC 8176 section 2
 
 
 def check_proof(
-    *, principal: Principal, proof: Mapping[str, object], user_agent: str = "", by_factor: bool = False
+    *, principal: Principal, proof: Mapping[str, object], user_agent: str = "", by_factor: bool = True
 ) -> tuple[str, ...]:
     """Check the first of `PROOFS` that `proof` contains; return the authentication methods (RFC 8176) that it proves.
 
     A code or proof token is consumed, and a failure is counted as at sign-in, with the budget of the known caller. What was
-    set up or changed after the last verification of the session proves nothing in it (`require_older`). With `by_factor` the
-    password alone is no proof of a user who has a factor. Call it after `require_assurance` and outside a transaction: what
-    it counts must survive a rejection. Raises NotAllowed (a client), ValidationFailed (no proof), FactorNeeded, ProofTooNew,
-    WrongCurrentPassword, NoPasswordHere, ProofTokenInvalid, HashersBusy, AttemptsLocked, TooManyFromAddress, and what the
-    factors raise: InvalidCode, AttemptsExceeded, CodeExpired, PasskeyNotVerified.
+    set up or changed after the last verification of the session proves nothing in it (`require_older`). The password alone is
+    no proof of a user who has a factor: it would replace the factor, or make ten codes that stand for one. Only the step-up
+    of a session from before all factors takes it, without `by_factor`. Call it after `require_assurance` and outside a
+    transaction: what it counts must survive a rejection. Raises NotAllowed (a client), ValidationFailed (no proof),
+    FactorNeeded, ProofTooNew, WrongCurrentPassword, NoPasswordHere, ProofTokenInvalid, HashersBusy, AttemptsLocked,
+    TooManyFromAddress, and what the factors raise: InvalidCode, AttemptsExceeded, CodeExpired, PasskeyNotVerified.
     """
     if principal.kind == CLIENT:
         raise NotAllowed("Only a signed-in user can do this, not an application.")
@@ -75,8 +76,7 @@ def prove_own_change(
     """Require what the action table asks for a change of the caller's own sign-in: the assurance of the session, then the
     proof in the request. Raises InsufficientAuthentication and the errors of `check_proof`."""
     require_assurance(action, principal)
-    by_factor = REQUIREMENTS[action].by_factor
-    check_proof(principal=principal, proof=proof or {}, user_agent=user_agent, by_factor=by_factor)
+    check_proof(principal=principal, proof=proof or {}, user_agent=user_agent)
 
 
 def kind_of_proof(proof: Mapping[str, object]) -> str:
@@ -104,7 +104,7 @@ def session_of(realm: Realm, principal: Principal) -> Session:
     if principal.session_id is None:
         raise AccessTokenInvalid
     sessions = realm.sessions._default_manager.filter(pk=principal.session_id, user_id=principal.id)
-    return first_or(sessions.only("auth_time", "acr"), AccessTokenInvalid)
+    return first_or(sessions.only("auth_time", "acr", "amr"), AccessTokenInvalid)
 
 
 def is_password_only(verified: tuple[str, ...]) -> bool:

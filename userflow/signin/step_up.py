@@ -41,8 +41,8 @@ def raise_session(*, principal: Principal, verified: tuple[str, ...], password_f
     """Store in the caller's session that these methods (RFC 8176) were verified now; return the raised session.
 
     Call it after `check_proof`, with what that returned: nothing else raises a session. `password_first` is for a user whose
-    factors are all newer than the session. Raises AccessTokenInvalid (the session has ended since), FactorNeeded (a password
-    alone, of a user who has a factor).
+    factors have proven nothing in it yet, so it begins anew. Raises AccessTokenInvalid (the session has ended since),
+    FactorNeeded (a password alone, of a user who has a factor).
     """
     session_id = principal.session_id
     assert session_id is not None  # a user signs in with a session
@@ -50,7 +50,8 @@ def raise_session(*, principal: Principal, verified: tuple[str, ...], password_f
         if user.mfa_methods and is_password_only(verified) and not password_first:
             raise FactorNeeded(user.mfa_methods)
         session = realm.sessions._default_manager.select_for_update().get(pk=session_id)
-        session.amr = list(dict.fromkeys([*session.amr, *verified]))
+        before = [] if password_first else session.amr
+        session.amr = list(dict.fromkeys([*before, *verified]))
         session.acr, session.auth_time = acr_of(session.amr), now()
         session.save(update_fields=["amr", "acr", "auth_time"])
         realm.record(

@@ -225,6 +225,7 @@ def _check_slug_change(tenant_id: UUID, slug: str, *, confirm: str, by: Principa
     if slug == present:
         return
     require_assurance(Action.CHANGE_TENANT_STATE, by)
+    require_reach(by, EVERYTHING, ROUTING)
     if confirm != present:
         raise SlugNotConfirmed
 
@@ -234,7 +235,7 @@ def change_slug(*, tenant_id: UUID, slug: str, confirm: str, by: Principal | Non
 
     The former slug stays reserved to the tenant: its pages redirect, and its keys stay published. Its metadata, its other
     endpoints and its tokens are not valid any more. Raises UnknownTenant, SlugTaken, SlugNotConfirmed, ValidationFailed,
-    InsufficientAuthentication.
+    InsufficientAuthentication, GrantsMoreThanHeld.
     """
     _check_slug(slug)
     _check_slug_change(tenant_id, slug, confirm=confirm, by=by)

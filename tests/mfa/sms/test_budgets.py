@@ -51,6 +51,20 @@ def test_five_messages_an_hour_and_ten_a_day(settings: Any, ann: TestUser) -> No
     assert 19 * 3600 < int(over.headers["Retry-After"]) < 24 * 3600
 
 
+def test_enrolling_a_number_leaves_the_messages_of_its_user(ann: TestUser, other_tenant: TestTenant) -> None:
+    # Anyone can begin to enroll a number, also in another tenant.
+    attacker = new_user(other_tenant)
+    body = {**attacker.named_with_client, "phone_number": ann.phone}
+    statuses = []
+    for _ in range(6):
+        statuses.append(attacker.api.post("/webauthn/sms/beginSetup", body).status_code)
+        attacker.minutes_pass(2)
+    assert statuses[-1] == 429
+    ticket = ann.sign_in().json()["mfa_token"]
+    asked = {**ann.named_with_client, "mfa_token": ticket}
+    assert Api().post("/webauthn/sms/requestCode", asked).status_code == 200
+
+
 def test_unknown_callers_leave_messages_of_user(tenant: TestTenant) -> None:
     ann = new_user(tenant)
     token = ann.token()

@@ -107,20 +107,31 @@ def test_own_change_needs_a_recent_proof_in_the_session(tenant: TestTenant, real
     user = member(realm, tenant).enrol()
     user.step_up()
     user.time_passes(16)
-    assert change(user, user.api, current_password=PASSWORD).status_code == 401
+    assert change(user, user.api, backup_code=user.backup_codes[0]).status_code == 401
     assert user.step_up().status_code == 200
-    assert change(user, user.api, current_password=PASSWORD).status_code == 200
+    assert change(user, user.api, backup_code=user.backup_codes.pop()).status_code == 200
 
 
 @every_change
-@pytest.mark.parametrize("kind", ["current_password", "code", "backup_code", "proof_token"])
+def test_own_change_takes_no_password_of_a_user_with_a_factor(tenant: TestTenant, realm: Realm, change: Change) -> None:
+    # A stolen access token and the password would otherwise replace the factor, and get ten backup codes.
+    user = member(realm, tenant).enrol()
+    user.step_up()
+    before = stored(user)
+    for password in (PASSWORD, WRONG):
+        response = change(user, user.api, current_password=password)
+        assert (response.status_code, response.json()["code"]) == (400, "factor_required")
+    assert stored(user) == before
+
+
+@every_change
+@pytest.mark.parametrize("kind", ["code", "backup_code", "proof_token"])
 def test_own_change_takes_every_proof_once(tenant: TestTenant, realm: Realm, change: Change, kind: str) -> None:
     if change is replace_totp and kind == "code":
         return  # `code` is of the new authenticator
     user = member(realm, tenant).enrol()
     user.step_up()
     proofs: dict[str, Callable[[], str]] = {
-        "current_password": lambda: PASSWORD,
         "code": user.code,
         "backup_code": user.backup_codes.pop,
         "proof_token": user.proof_token,
@@ -129,19 +140,23 @@ def test_own_change_takes_every_proof_once(tenant: TestTenant, realm: Realm, cha
     before = stored(user)
     assert change(user, user.api, **proof).status_code == 200
     assert stored(user) != before
-    if kind != "current_password" and change is change_password:
+    if change is change_password:
         assert change(user, user.api, **proof).status_code == 400
 
 
 @pytest.mark.parametrize("kind", ["current_password", "code", "backup_code"])
 def test_wrong_proofs_count_and_lock(tenant: TestTenant, realm: Realm, kind: str) -> None:
-    user = member(realm, tenant).enrol()
-    user.step_up()
-    wrong = {"current_password": WRONG, "code": user.wrong_code(), "backup_code": "0000-0000-0000-0000"}[kind]
+    user = member(realm, tenant)
+    if kind == "current_password":
+        token = user.step_up(password=PASSWORD).json()["proof_token"]
+        wrong, other = WRONG, {"proof_token": token}
+    else:
+        user.enrol().step_up()
+        wrong = user.wrong_code() if kind == "code" else "0000-0000-0000-0000"
+        other = {"backup_code": user.backup_codes[0]} if kind == "code" else {"code": user.code()}
     responses = [change_address(user, user.api, **{kind: wrong}).status_code for _ in range(6)]
     assert responses == [400] * 5 + [429]
     # The lock is that of this factor alone.
-    other = {"backup_code": user.backup_codes[0]} if kind != "backup_code" else {"current_password": PASSWORD}
     assert change_address(user, user.api, **other).status_code == 200
 
 
@@ -258,10 +273,10 @@ def test_last_factor_stays_while_the_policy_requires_one(new_tenant: Callable[[]
     assert tenant.api.patch(path, {"settings": {"mfa_policy": "required"}}).status_code == 200
     before = stored(user)
     for change in (remove_factor, disable_totp):
-        response = change(user, user.api, current_password=PASSWORD)
+        response = change(user, user.api, backup_code=user.backup_codes[0])
         assert (response.status_code, "add another one" in response.json()["message"]) == (409, True)
     assert stored(user) == before
-    assert replace_totp(user, user.api, current_password=PASSWORD).status_code == 200
+    assert replace_totp(user, user.api, backup_code=user.backup_codes[0]).status_code == 200
 
 
 @pytest.mark.parametrize("change", [remove_factor, disable_totp], ids=lambda change: change.__name__)

@@ -9,6 +9,7 @@ from mfa.totp.models import EndUserTotpSecret
 from tenants.context import in_tenant
 from tests.mfa.people import TestUser, new_user, old_user, wrong_code
 from tests.mfa.totp.test_engine import decoded_by_opencv, decoded_by_zxing
+from tests.userflow.sessions.aged import proof_token
 from tests.world import Api, TestTenant
 from userflow.accounts.models import EndUser
 
@@ -125,10 +126,11 @@ def test_disable_and_regenerate_require_fresh_token(tenant: TestTenant) -> None:
     proof = {"backup_code": ann.backup_codes.pop()}
     renewed = ann.api.post("/webauthn/totp/regenerateBackupCodes", {**ann.name, **proof}, token=token)
     assert renewed.status_code == 200
+    proof = {"proof_token": proof_token(token)}
     assert not set(renewed.json()["backup_codes"]) & set(ann.backup_codes)
     old = Api().post("/webauthn/totp/verify", {**ann.name, "backup_code": ann.backup_codes[0]})
     assert old.status_code == 400
-    body = {**ann.name, **ann.proof()}
+    body = {**ann.name, **proof}
     assert "details" in ann.api.post("/webauthn/totp/disable", ann.name, token=token).json()
     assert ann.api.post("/webauthn/totp/disable", body, token=token).status_code == 200
     assert ann.row().mfa_methods == []
@@ -152,7 +154,7 @@ def test_backup_codes_go_with_the_app_while_a_phone_is_left(tenant: TestTenant) 
     ann = new_user(tenant).enrol_totp().enrol_phone()
     token = ann.second_step_token()
     assert ann.row().mfa_methods == ["totp", "sms", "backup_code"]
-    body = {**ann.name, **ann.proof()}
+    body = {**ann.name, "backup_code": ann.backup_codes[1]}
     assert ann.api.post("/webauthn/totp/disable", body, token=token).status_code == 200
     assert (ann.row().mfa_methods, ann.sign_in().json()["methods"]) == (["sms"], ["sms"])
     old = Api().post("/webauthn/totp/verify", {**ann.name, "backup_code": ann.backup_codes[0]})

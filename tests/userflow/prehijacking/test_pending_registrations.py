@@ -357,18 +357,81 @@ def test_unused_user_of_an_admin_gives_way_to_the_owner(strict: TestTenant) -> N
 
 def test_user_with_granted_roles_is_not_taken_by_a_registration(strict: TestTenant) -> None:
     email, name = new_address(), f"staff-{secrets.token_hex(3)}"
-    register(strict, email, FOREIGN)
-    link = token_in(proofs_to(email)[-1])
     made = register(strict, email, OWN, strict.api).json()["user_id"]
     role = strict.api.post("/authmgr/roles", {"name": name, "permissions": ["reports:read"]}).json()["id"]
     assert strict.api.post(f"/authmgr/roles/{role}/bindings", {"user_ids": [made]}).status_code == 200
-    assert verify(token=link).status_code == 409
     before = len(proofs_to(email))
     assert register(strict, email, FOREIGN).status_code == 201
     # Only the user of the admin gets its own mail again.
     assert token_in(proofs_to(email)[-1]) == token_in(proofs_to(email)[before - 1])
     assert verify(token=token_in(proofs_to(email)[-1])).json()["user_id"] == made
     assert (sign_in(strict, email, OWN).status_code, sign_in(strict, email, FOREIGN).status_code) == (200, 401)
+
+
+def test_password_of_an_admin_replaces_no_waiting_registration(strict: TestTenant) -> None:
+    email = new_address()
+    register(strict, email, OWN)
+    link = token_in(proofs_to(email)[-1])
+    # The mail to the owner would verify the admin's password.
+    refused = register(strict, email, FOREIGN, strict.api)
+    assert (refused.status_code, "Invite" in refused.json()["message"]) == (409, True)
+    assert verify(token=link).status_code == 200
+    assert sign_in(strict, email, OWN).status_code == 200
+
+
+@pytest.mark.parametrize("given", [{"external_id": "legacy|{}"}, {"app_metadata": {"plan": "enterprise"}}])
+def test_imported_user_is_not_taken_by_a_registration(strict: TestTenant, given: dict[str, Any]) -> None:
+    email = new_address()
+    row = {
+        "email": email,
+        **{name: value if isinstance(value, dict) else value.format(email) for name, value in given.items()},
+    }
+    body = {"tenant_id": str(strict.id), "rows": [row]}
+    assert strict.api.post("/uflow/transfer/users/import", body).json()["created"] == 1
+    assert register(strict, email, FOREIGN).status_code == 201
+    for mail in proofs_to(email):
+        verify(token=token_in(mail))
+    assert sign_in(strict, email, FOREIGN).status_code == 401
+    # The owner of the address sets the password by mail.
+    assert Api().post(FORGOT, {"tenant_id": str(strict.id), "email": email}).status_code == 200
+    reset = {"token": token_in(mails_to(email, RESET)[-1]), "password": OWN}
+    assert Api().post("/uflow/auth/enduser/password/reset", reset).status_code == 200
+    assert sign_in(strict, email, OWN).status_code == 200
+
+
+def test_codes_of_one_address_are_limited_over_all_callers(strict: TestTenant, settings: Any) -> None:
+    settings.LIMITS = {**settings.LIMITS, "email_codes": (3, 3600)}
+    email = new_address()
+    own = register(strict, email, OWN)
+    sent = proofs_to(email)[-1]
+    for _ in range(3):
+        other = register(strict, email, FOREIGN, Api())
+        assert by_code(strict, email, "000000", Api(), user_id=other.json()["user_id"]).status_code == 400
+    assert by_code(strict, email, code_in(sent), user_id=own.json()["user_id"]).status_code == 400
+    assert verify(token=token_in(sent)).status_code == 200
+
+
+def test_held_back_mails_use_up_no_budget_of_others(strict: TestTenant, settings: Any) -> None:
+    settings.LIMITS = {**settings.LIMITS, "mail": (4, 3600), "mail_address_network": (2, 3600)}
+    email, attacker = new_address(), Api()
+    for _ in range(5):
+        assert register(strict, email, FOREIGN, attacker).status_code == 201
+    assert len(proofs_to(email)) == 2
+    own = register(strict, email, OWN)
+    assert verify(token=token_in(proofs_to(email)[-1])).json()["user_id"] == own.json()["user_id"]
+
+
+def test_admins_of_one_tenant_leave_the_mails_of_others(
+    strict: TestTenant, new_tenant: Callable[[], TestTenant], settings: Any
+) -> None:
+    settings.LIMITS = {**settings.LIMITS, "mail_address_hour": (10, 3600), "mail_address_network": (3, 3600)}
+    email, elsewhere = new_address(), new_tenant()
+    invited = elsewhere.api.post("/uflow/admin/invitations", {"email": email, "kind": "end_user"}).json()["id"]
+    for _ in range(6):
+        elsewhere.api.post(f"/uflow/admin/invitations/{invited}/resend")
+    assert len(mails_to(email, "invited")) == 3
+    own = register(strict, email, OWN)
+    assert verify(token=token_in(proofs_to(email)[-1])).json()["user_id"] == own.json()["user_id"]
 
 
 def test_setting_can_change_while_registrations_wait(new_tenant: Callable[[], TestTenant]) -> None:
