@@ -7,6 +7,7 @@ tenant opens; a test walks all models.
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,8 @@ class Revocation:
 
     `columns` is SQL: what identifies the revoked authority, never reused for another grant. The trigger and the comparison
     evaluate the same text. `condition` limits it to rows that have the authority. Restored rows that the journal names are
-    passed to the model's class method `ending`; without one they are deleted.
+    passed to the model's class method `ending`; without one they are deleted. It may return the numbers of rows of other kinds
+    that it has ended with them.
     """
 
     kind: str
@@ -52,8 +54,9 @@ AfterRestore = Journaled | Closed | NoAuthority
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A restored row whose authority the journal has as revoked. `subject` has the values of the revocation's columns."""
+    """A restored row whose authority ends. `subject` has the values of the revocation's columns."""
 
+    tenant_id: UUID
     pk: Any
     subject: str
     ends_at: datetime

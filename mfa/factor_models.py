@@ -10,14 +10,17 @@ from identity_platform.restoring import Match
 from userflow.accounts.models import Account
 
 
-def remove_factors(model: type[models.Model], matches: Sequence[Match]) -> None:
-    """Delete factors or backup codes of end users in a restored database, which were removed since its backup."""
+def remove_factors(model: type[models.Model], matches: Sequence[Match]) -> dict[str, int]:
+    """Delete factors or backup codes of end users in a restored database, which were removed since its backup.
+
+    Return numbers of what ends with them, by kind (`refresh_methods`).
+    """
     from mfa.factors import refresh_methods  # it imports the models
 
     found = model._base_manager.filter(pk__in=[match.pk for match in matches])
     user_ids = set(found.values_list("user_id", flat=True))
     found.delete()
-    refresh_methods(user_ids)
+    return refresh_methods(matches[0].tenant_id, user_ids)
 
 
 class Factor(models.Model):
@@ -34,9 +37,9 @@ class Factor(models.Model):
         abstract = True
 
     @classmethod
-    def remove_again(cls, matches: Sequence[Match]) -> None:
+    def remove_again(cls, matches: Sequence[Match]) -> dict[str, int]:
         """Remove factors of a restored database that were removed or replaced since its backup."""
-        remove_factors(cls, matches)
+        return remove_factors(cls, matches)
 
     def summary(self) -> dict[str, object]:
         """Return the factor as lists of factors show it."""

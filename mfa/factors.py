@@ -20,9 +20,10 @@ from mfa.enrollment import Kind, Proof, address_is_missing, check_again, enrollm
 from mfa.errors import LastFactor, NoProof, TokenOfAnotherUser, UnknownFactor
 from mfa.factor_models import Factor
 from mfa.webauthn.models import Passkey
+from tenants import revocations
 from tenants.context import current_tenant
 from tenants.states import Purpose
-from userflow.accounts.models import Account, EndUser
+from userflow.accounts.models import PASSWORD_ALONE, Account, EndUser
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import END_USERS, Realm
 from userflow.accounts.session_models import Ticket
@@ -241,12 +242,28 @@ def _end_older_sessions_and_tickets(
         tickets.forget_devices(realm, user.pk)
 
 
-def refresh_methods(user_ids: Collection[UUID]) -> None:
-    """Store the methods of end users whose factors a restore has removed. Backup codes go with the last factor."""
-    for user in EndUser.objects.filter(pk__in=user_ids):
-        if not has_factor(user):
-            _rows(user)[BACKUP_CODE].delete()
-        EndUser.objects.filter(pk=user.pk).update(mfa_methods=methods_of(user), updated_at=now())
+def refresh_methods(tenant_id: UUID, user_ids: Collection[UUID]) -> dict[str, int]:
+    """Store the methods of end users whose factors a restore has removed; return how many passwords end, by kind.
+
+    Backup codes go with the last factor, and so does the password, which would sign in alone. It stays if the journal has
+    that the last factor was removed since the backup in the ordinary way.
+    """
+    enrolled = enrolled_rows(END_USERS)
+    holders = {
+        method: set(rows.filter(user_id__in=user_ids).values_list("user_id", flat=True))
+        for method, rows in enrolled.items()
+    }
+    without = set(user_ids).difference(*(holders[kind] for kind in _KINDS))
+    enrolled[BACKUP_CODE].model._base_manager.filter(user_id__in=without).delete()
+    holders[BACKUP_CODE] -= without
+    # Not by user: there are few combinations of methods, and may be many users.
+    users_by_methods: dict[tuple[str, ...], list[UUID]] = {}
+    for user_id in user_ids:
+        methods = tuple(method for method, users in holders.items() if user_id in users)
+        users_by_methods.setdefault(methods, []).append(user_id)
+    for methods, same in users_by_methods.items():
+        EndUser.objects.filter(pk__in=same).update(mfa_methods=list(methods), updated_at=now())
+    return revocations.end_unless_granted(tenant_id, EndUser, PASSWORD_ALONE, without) if without else {}
 
 
 def methods_of(user: Account, *, before: datetime | None = None) -> list[str]:

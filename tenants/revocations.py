@@ -164,18 +164,38 @@ def withdraw_here(tenant_id: UUID) -> dict[str, int]:
     # Twice, since a user whose factors are removed must not sign in with the password alone.
     for model, revocation in [*declared(), *declared()]:
         if matches := find_revoked(tenant_id, model, revocation):
-            _end(model, revocation, matches)
-            ended[revocation.kind] = ended.get(revocation.kind, 0) + len(matches)
+            for kind, number in _end(model, revocation, matches).items():
+                ended[kind] = ended.get(kind, 0) + number
     return ended
 
 
-def _end(model: type[Model], revocation: Revocation, matches: list[Match]) -> None:
+def end_unless_granted(tenant_id: UUID, model: type[Model], kind: str, ids: Collection[Any]) -> dict[str, int]:
+    """End an authority that rows of the entered database have got by the restore itself; return numbers of rows by kind.
+
+    It stays where the journal has it as granted. What the journal does not know (it is older, or was purged) is the weakest
+    case. Call it in the transaction of `withdraw`.
+    """
+    (revocation,) = [one for declaring, one in declared() if declaring is model and one.kind == kind]
+    rows = list(_rows(model, revocation, ids))
+    digests = {pk: _journaled(tenant_id, kind, bytes(digest)) for pk, _, digest, _ in rows}
+    known = JournaledRevocation.objects.filter(tenant_id=tenant_id, kind=kind, revoked=False)
+    granted = {
+        bytes(found) for found in known.filter(digest__in=list(digests.values())).values_list("digest", flat=True)
+    }
+    matches = [Match(tenant_id, pk, subject, now()) for pk, subject, _, _ in rows if digests[pk] not in granted]
+    return _end(model, revocation, matches) if matches else {}
+
+
+def _end(model: type[Model], revocation: Revocation, matches: list[Match]) -> dict[str, int]:
+    ended = {revocation.kind: len(matches)}
     for start in range(0, len(matches), AT_ONCE):
         some = matches[start : start + AT_ONCE]
         if revocation.ending:
-            getattr(model, revocation.ending)(some)
+            for kind, number in (getattr(model, revocation.ending)(some) or {}).items():
+                ended[kind] = ended.get(kind, 0) + number
         else:
             _table(model, revocation)._base_manager.filter(pk__in=[match.pk for match in some]).delete()
+    return ended
 
 
 def _table(model: type[Model], revocation: Revocation) -> type[Model]:
@@ -200,11 +220,14 @@ def find_revoked(tenant_id: UUID, model: type[Model], revocation: Revocation) ->
     for pk, subject, digest, until in _rows(model, revocation):
         ends_at = known.get(_journaled(tenant_id, revocation.kind, bytes(digest)))
         if ends_at is not None and (not revocation.until or until is None or until > ends_at):
-            found.append(Match(pk, subject, ends_at))
+            found.append(Match(tenant_id, pk, subject, ends_at))
     return found
 
 
-def _rows(model: type[Model], revocation: Revocation) -> Iterator[tuple[Any, str, bytes, datetime | None]]:
+def _rows(
+    model: type[Model], revocation: Revocation, ids: Collection[Any] | None = None
+) -> Iterator[tuple[Any, str, bytes, datetime | None]]:
+    """Yield the rows that have the authority: all, or those of `ids`."""
     source = revocation.source or model._meta.db_table
     key = _table(model, revocation)._meta.pk
     assert key is not None  # every model has one
@@ -214,7 +237,8 @@ def _rows(model: type[Model], revocation: Revocation) -> Iterator[tuple[Any, str
         # All parts are constants of the models.
         cursor.execute(
             f"SELECT {key.column}, {subject}, sha256(convert_to({subject}, 'UTF8')), {until}"
-            f" FROM {source} WHERE {revocation.condition}"
+            f" FROM {source} WHERE ({revocation.condition}){'' if ids is None else f' AND {key.column} = ANY(%s)'}",
+            None if ids is None else [list(ids)],
         )
         while some := cursor.fetchmany(AT_ONCE):
             yield from some

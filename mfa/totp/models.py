@@ -102,6 +102,6 @@ class EndUserBackupCode(BackupCode, TenantModel):
         constraints = [models.UniqueConstraint(fields=["user", "digest"], name="end_user_backup_code_unique")]
 
     @classmethod
-    def remove_again(cls, matches: Sequence[Match]) -> None:
+    def remove_again(cls, matches: Sequence[Match]) -> dict[str, int]:
         """Remove codes of a restored database that were used or replaced since its backup."""
-        remove_factors(cls, matches)
+        return remove_factors(cls, matches)

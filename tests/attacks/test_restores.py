@@ -9,19 +9,25 @@ from typing import Any
 
 import psycopg
 import pytest
+from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from django.core.management import CommandError
-from django.db import close_old_connections, connection
+from django.db import close_old_connections, connection, transaction
+from django.utils.timezone import now
 
-from tenants import audit_trails, retention, revocations
+from identity_platform.audit.models import PlatformEvent
+from identity_platform.restoring import Match
+from mfa.totp.models import EndUserTotpSecret
+from tenants import audit_trails, keys, retention, revocations
 from tenants.context import in_tenant
 from tenants.models import DatabaseServer, JournaledRevocation, UndeliveredRevocation
+from tenants.target import TENANT_ALIAS
 from tests.attacks import restored_authority as authority
 from tests.attacks.restored_authority import Authority
 from tests.tenants.conftest import connect_to, run_command, throw_away
 from tests.tenants.conftest import second as second
 from tests.tenants.conftest import second_url as second_url
 from tests.tenants.test_consistency import found_about
-from tests.world import Api, TestTenant, build_tenant, sign_in_admin
+from tests.world import Api, TestTenant, build_tenant, capture_statements, sign_in_admin
 from userflow.accounts.models import EndUser
 
 
@@ -171,6 +177,80 @@ def test_user_of_replaced_address_waits_for_an_admin(home: TestTenant, tmp_path:
     body = {"tenant_id": str(home.id), "user_id": str(person.user.id), "active": True}
     assert home.api.post("/uflow/admin/enduser/active", body).status_code == 200
     assert "revoked authority" not in found_about(home)
+
+
+def test_password_hashed_again_and_then_replaced_stays_replaced(home: TestTenant, tmp_path: Path) -> None:
+    person, file = authority.Password(home), tmp_path / "home.backup"
+    stored = PBKDF2PasswordHasher().encode(authority.PASSWORD, "saltsaltsaltsaltsaltsa", 1000)
+    with in_tenant(home.id):
+        # As an import stores it.
+        EndUser.objects.filter(pk=person.user.id).update(password=stored)
+    run_command("backup_tenant", home.slug, str(file))
+    assert person.works()
+    with in_tenant(home.id):
+        assert EndUser.objects.get(pk=person.user.id).password != stored
+    person.revoke()
+    run_command("restore_tenant", home.slug, str(file), yes=True)
+    assert not person.works()
+
+
+def test_factor_older_than_the_journal_leaves_no_password_alone(home: TestTenant, tmp_path: Path) -> None:
+    replaced, removed = authority.ReplacedAuthenticator(home), authority.Authenticator(home)
+    file = tmp_path / "home.backup"
+    # As after an upgrade from a release without the journal.
+    JournaledRevocation.objects.filter(tenant_id=home.id).delete()
+    run_command("backup_tenant", home.slug, str(file))
+    replaced.revoke()
+    removed.revoke()
+    run_command("restore_tenant", home.slug, str(file), yes=True)
+    # The second user has removed the factor, and went on with the password alone.
+    assert [_signs_in(home, one, authority.PASSWORD) for one in (replaced, removed)] == [False, True]
+    assert _numbers_of_restore(home)["password alone"] == 1
+
+
+def test_restored_older_backup_grants_nothing_to_a_newer_one(home: TestTenant, tmp_path: Path) -> None:
+    person, older, newer = authority.ReplacedAuthenticator(home), tmp_path / "older.backup", tmp_path / "newer.backup"
+    run_command("backup_tenant", home.slug, str(older))
+    token = person.token()
+    body = {"backup_code": person.person.backup_codes.pop(), "new_password": authority.NEW_PASSWORD}
+    assert Api(token=token).post("/authmgr/profile/password", body).status_code == 200
+    run_command("backup_tenant", home.slug, str(newer))
+    with in_tenant(home.id):
+        user = EndUser.objects.get(pk=person.person.id)
+        user.totp_secrets.all().delete()
+    run_command("restore_tenant", home.slug, str(older), yes=True)
+    # What the first restore has removed was not removed by the user.
+    run_command("restore_tenant", home.slug, str(newer), yes=True)
+    assert not _signs_in(home, person, authority.NEW_PASSWORD)
+
+
+@pytest.mark.parametrize("number", [1, 4])
+def test_removing_factors_again_costs_the_same_for_many_users(home: TestTenant, number: int) -> None:
+    with in_tenant(home.id), transaction.atomic(using=TENANT_ALIAS):
+        addresses = [f"{n}@example.com" for n in range(number)]
+        stored: dict[str, Any] = {"password": "hash", "mfa_methods": ["totp"]}
+        users = [EndUser.objects.create(email=email, email_key=email, **stored) for email in addresses]
+        factors = [
+            EndUserTotpSecret.objects.create(user=user, secret_sealed=b"", expires_at=now(), confirmed_at=now())
+            for user in users
+        ]
+        matches = [Match(home.id, factor.pk, str(factor.pk), now()) for factor in factors]
+        keys.platform_key()  # a process reads it once
+        with capture_statements() as made:
+            EndUserTotpSecret.remove_again(matches)
+        assert not EndUser.objects.exclude(mfa_methods=[], password="").exists()
+    assert made.counts == (1, 10)
+
+
+def _signs_in(tenant: TestTenant, user: authority.Authenticator, password: str) -> bool:
+    body = {"client_id": str(tenant.client_id), "email": user.person.email, "password": password}
+    return bool(Api().post("/uflow/auth/enduser/login", body).status_code == 200)
+
+
+def _numbers_of_restore(tenant: TestTenant) -> dict[str, int]:
+    event = PlatformEvent.objects.filter(action="tenant.restored", tenant_id=tenant.id).latest("id")
+    numbers: dict[str, int] = event.details["revoked"]
+    return numbers
 
 
 # --- point-in-time recovery ------------------------------------------------------------------------------------------

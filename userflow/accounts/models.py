@@ -74,6 +74,11 @@ class Account(models.Model):
 # What identifies a row among all that ever have its id, which may be used again after a restore.
 THIS_ROW: Final = "id, (extract(epoch from created_at) * 1000000)::bigint"
 
+# What identifies a password, however often it is hashed again.
+THIS_PASSWORD: Final = "id, (extract(epoch from password_changed_at) * 1000000)::bigint"
+# The kind of the authority to sign in with this password and no factor.
+PASSWORD_ALONE: Final = "password alone"
+
 # The provider of users whose password is on this platform.
 LOCAL = "local"
 LONGEST_EXTERNAL_ID = 255
@@ -104,8 +109,16 @@ class EndUser(Account, TenantModel):
         (
             Revocation("erased user", ending="erase_again"),
             Revocation("deactivated user", condition="active", ending="deactivate_again"),
-            Revocation("replaced password", "id, password", "password <> ''", ending="disable_passwords"),
+            Revocation("changed password", THIS_PASSWORD, "password <> ''", ending="disable_passwords"),
             # A factor that is not in the backup has guarded the account: the password alone does not open it again.
+            Revocation(
+                PASSWORD_ALONE,
+                THIS_PASSWORD,
+                "mfa_methods = '[]' AND password <> ''",
+                ending="disable_passwords",
+            ),
+            # Both again for backups of releases without `password_changed_at`.
+            Revocation("replaced password", "id, password", "password <> ''", ending="disable_passwords"),
             Revocation(
                 "password without factor",
                 condition="mfa_methods = '[]' AND password <> ''",
@@ -172,7 +185,7 @@ class EndUser(Account, TenantModel):
     @classmethod
     def disable_passwords(cls, matches: Sequence[Match]) -> None:
         """Remove passwords that were replaced since the backup, or guarded by a factor. Their users set new ones by mail."""
-        _restored(cls, matches).update(password="", updated_at=now())
+        _restored(cls, matches).update(password="", password_changed_at=now(), updated_at=now())
 
     @classmethod
     def deactivate_at_old_address(cls, matches: Sequence[Match]) -> None:

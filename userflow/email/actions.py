@@ -234,8 +234,8 @@ def _complete(row: PendingRegistration, registrant: Registrant, tenant: lookup.T
 def _take_over(user: EndUser, row: PendingRegistration) -> EndUser:
     """Set the password of a registration for an unused user of an admin or an import, as a reset by mail would."""
     pending_registrations.consume(row)
-    user.password = row.password
-    user.save(update_fields=["password", "updated_at"])
+    user.password, user.password_changed_at = row.password, now()
+    user.save(update_fields=["password", "password_changed_at", "updated_at"])
     ended = end_everything(END_USERS, user_id=user.pk, reason="password_reset")
     ownership.verify_by_reset(END_USERS, user)
     record_for_tenant("password.reset", target=("end_user", user.pk), details={"by": "registration"})
