@@ -5171,9 +5171,9 @@ export interface components {
             id: string;
             /**
              * Format: uuid
-             * @description Id of the user who invited.
+             * @description Null for an operator, whom only operators see.
              */
-            invited_by: string;
+            invited_by: string | null;
             /**
              * @description admin or end_user
              * @example end_user

@@ -387,7 +387,7 @@ def test_imported_user_is_not_taken_by_a_registration(strict: TestTenant, given:
         **{name: value if isinstance(value, dict) else value.format(email) for name, value in given.items()},
     }
     body = {"tenant_id": str(strict.id), "rows": [row]}
-    assert strict.api.post("/uflow/transfer/users/import", body).json()["created"] == 1
+    assert strict.api.post("/uflow/admin/enduser/import", body).json()["created"] == 1
     assert register(strict, email, FOREIGN).status_code == 201
     for mail in proofs_to(email):
         verify(token=token_in(mail))

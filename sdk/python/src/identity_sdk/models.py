@@ -479,7 +479,7 @@ class Invitation(TypedDict):
     external_id: str | None
     app_metadata: dict[str, Any]
     status: str
-    invited_by: str
+    invited_by: str | None
     created_at: str
     expires_at: str
     accepted_at: str | None
