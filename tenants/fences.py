@@ -107,6 +107,11 @@ def own_mark() -> tuple[UUID, int]:
     return _process.installation or UUID(int=0), _process.epoch
 
 
+def stored_id() -> UUID:
+    """Return which installation the global database says it is, also while it is fenced. For reports only."""
+    return Installation.objects.values_list("pk", flat=True).first() or UUID(int=0)
+
+
 def look(*, again: bool = False) -> tuple[str, ...]:
     """Compare the global database with the marks of the servers; return why the installation is fenced.
 

@@ -144,12 +144,15 @@ def number_of_users(server: DatabaseServer, database: str) -> int:
         return int(number)
 
 
-def owner_of_spare(server: DatabaseServer, database: str) -> str:
-    """Return why a spare may be a tenant's database, for operators; empty if it is no tenant's. Raises psycopg.Error."""
+def owner_of_spare(server: DatabaseServer, database: str, installation: UUID) -> str:
+    """Return why a spare may be a tenant's database, for operators; empty if it is no tenant's. Raises psycopg.Error.
+
+    `installation` is whose spares these are.
+    """
     mark = read(server, database)
     if mark is not None and mark.tenant_id is not None:
         return f"it belongs to {mark.owner}"
-    if mark is not None and mark.installation != fences.own_mark()[0]:
+    if mark is not None and mark.installation != installation:
         return f"it belongs to installation {mark.installation}"
     if users := number_of_users(server, database):
         return f"it has {users} users"

@@ -250,6 +250,27 @@ def test_copy_serves_and_writes_nothing(platform: Platform) -> None:
     platform.create("other")
 
 
+def test_copy_reports_problems_and_repairs_none(platform: Platform) -> None:
+    platform.create("acme")
+    copy = platform.copy_global()
+    since = platform.create("since")
+    orphan = f"{platform.prefix}{secrets.token_hex(8)}"
+    with admin_connection() as raw:
+        raw.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(orphan)))
+    before = platform.contents()
+    found = copy.run("check_tenants")
+    assert (found.code, f"orphan database\tmain\t{orphan}" in found.said) == (1, True), found.said
+    assert (
+        f"spare of a tenant\tmain\t{platform.database_of('since')}\tit belongs to tenant {since['tenant_id']}"
+        in found.said
+    )
+    assert "foreign" not in found.said
+    for options in (("--repair",), ("--drop-orphans",), ("--repair", "--drop-orphans")):
+        refused = copy.run("check_tenants", *options, "--yes")
+        assert (refused.code, "fenced" in refused.said) == (2, True), refused.said
+    assert platform.contents() == before
+
+
 def test_detached_copy_works_without_the_servers_of_production(platform: Platform) -> None:
     platform.create("acme")
     copy = platform.copy_global()
