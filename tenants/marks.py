@@ -58,7 +58,9 @@ def check(raw: "psycopg.Connection[object]", server_id: int, database: str, tena
     """Raise ForeignDatabase unless the database is the tenant's, InstallationFenced if a newer installation has it.
 
     Raises InstallationUnknown if the global database does not say which installation this is: a fenced copy could be one.
+    Raises psycopg.OperationalError while the mark of the server, which was away before, cannot be read.
     """
+    fences.require_compared(server_id)
     installation, epoch = fences.own_mark()
     try:
         row = raw.execute(_READ).fetchone()
