@@ -23,6 +23,8 @@ import structlog
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, ProgrammingError, connection, transaction
 from django.db.models import F
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Greatest
 from psycopg import sql
 
 from identity_platform.api.errors import ApiError
@@ -52,6 +54,7 @@ ON CONFLICT (one) DO UPDATE SET installation = excluded.installation, epoch = gr
 _RAISE: Final = """
 UPDATE server_mark SET revision = greatest(revision, %s), beats = greatest(beats, %s) WHERE installation = %s AND epoch <= %s
 """
+_AND_HIGHER: Final = " AND revision < %s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +71,15 @@ class ServerMark:
 
 @dataclass(slots=True)
 class _Process:
-    """What this process knows. Replaced as a whole, so that threads need no lock to read it."""
+    """What this process knows. Replaced as a whole, so that threads need no lock to read it. Only `revisions` rises."""
 
     installation: UUID | None = None
     epoch: int = 0
     revisions: int = 0
     reasons: tuple[str, ...] = ()
+    # Servers (ids) whose marks were compared, and those that did not respond.
+    compared: frozenset[int] = frozenset()
+    missed: frozenset[int] = frozenset()
     looked_at: float = 0.0
 
 
@@ -95,6 +101,21 @@ def require() -> None:
         raise InstallationFenced(" ".join(reasons))
 
 
+def require_compared(server_id: int) -> None:
+    """Raise InstallationFenced unless the installation may use this server, which may have been away when others were compared.
+
+    Raises psycopg.OperationalError while its mark cannot be read. Costs nothing once it was compared.
+    """
+    require()
+    if server_id in _process.compared:
+        return
+    if found := look(uncompared=server_id):
+        raise InstallationFenced(" ".join(found))
+    # Null only while the global database has no table of installations yet.
+    if _process.installation is not None and server_id not in _process.compared:
+        raise psycopg.OperationalError("The mark of the server cannot be read, so its databases are not used.")
+
+
 def reasons() -> tuple[str, ...]:
     """Return why the installation is fenced; empty if it is not. Looks again every few seconds while it is."""
     return () if _process.installation is not None else look()
@@ -107,20 +128,26 @@ def own_mark() -> tuple[UUID, int]:
     return _process.installation or UUID(int=0), _process.epoch
 
 
-def look(*, again: bool = False) -> tuple[str, ...]:
+def stored_id() -> UUID:
+    """Return which installation the global database says it is, also while it is fenced. For reports only."""
+    return Installation.objects.values_list("pk", flat=True).first() or UUID(int=0)
+
+
+def look(*, again: bool = False, uncompared: int | None = None) -> tuple[str, ...]:
     """Compare the global database with the marks of the servers; return why the installation is fenced.
 
-    `again` also in a process that was allowed before: the global database may have been restored since.
+    `again` also in a process that was allowed before: the global database may have been restored since. `uncompared` (a
+    server's id) also if that server was not compared.
     """
     global _process
     with _looking:
         if not again:
-            if _process.installation is not None:
+            if _process.installation is not None and not _is_due(uncompared):
                 return ()
             if _process.reasons and time.monotonic() < _process.looked_at + _LOOK_AGAIN_SECONDS:
                 return _process.reasons
         try:
-            installation, found = _examined()
+            installation, found, compared, missed = _examined()
         except ProgrammingError:
             # `prepare` has not run with this release. What needs the fence needs its tables too.
             return ()
@@ -133,24 +160,40 @@ def look(*, again: bool = False) -> tuple[str, ...]:
         _process = (
             _Process(reasons=found, looked_at=time.monotonic())
             if found
-            else _Process(installation.pk, installation.epoch, _revisions())
+            else _Process(
+                installation.pk,
+                installation.epoch,
+                _revisions(),
+                compared=compared,
+                missed=missed,
+                looked_at=time.monotonic(),
+            )
         )
         return found
 
 
-def _examined() -> tuple[Installation, tuple[str, ...]]:
+def _is_due(uncompared: int | None) -> bool:
+    if uncompared is None or uncompared in _process.compared:
+        return False
+    # One that does not respond takes seconds to say so. A new one has not been tried.
+    return uncompared not in _process.missed or time.monotonic() >= _process.looked_at + _LOOK_AGAIN_SECONDS
+
+
+def _examined() -> tuple[Installation, tuple[str, ...], frozenset[int], frozenset[int]]:
     present = list(DatabaseServer.objects.filter(detached=False).order_by("pk"))
     # Before the global database is read: it raises its counters first.
     marks = read_marks(present)
+    compared = frozenset(marks)
+    missed = frozenset(server.pk for server in present) - compared
     installation = Installation.objects.first()
     if installation is None:
-        return _established(present, marks)
+        return *_established(present, marks), compared, missed
     found = list(_differences(installation, marks))
     if not found:
         for server in present:
             if server.pk in marks and marks[server.pk] is None:
                 set_mark(server, installation)
-    return installation, tuple(found)
+    return installation, tuple(found), compared, missed
 
 
 def _established(
@@ -215,10 +258,15 @@ def note_new_connection(raw: psycopg.Connection[object]) -> None:
             " (SELECT coalesce(sum(fence_revision), 0) FROM tenants_databaseserver)"
         ).fetchone()
     except psycopg.Error:
+        # It was not compared, and the database behind the connection may be a restored one.
+        _process = _Process()
         return
     assert isinstance(row, tuple)
     if row[0] != known.installation or row[1] < known.epoch or row[2] < known.revisions:
         _process = _Process()
+    else:
+        # In the same object: another thread may have found meanwhile that the installation is fenced.
+        known.revisions = max(known.revisions, row[2])
 
 
 def home() -> str:
@@ -258,7 +306,7 @@ def read_marks(present: Sequence[DatabaseServer]) -> dict[int, ServerMark | None
         try:
             found[server.pk] = _read(parameters)
         except psycopg.Error as problem:
-            # It cannot be used either. Its mark is compared when it is back, at the check of the servers at the latest.
+            # Its mark is compared before a connection to one of its databases is used (`require_compared`).
             log.warning("fence_not_read", server=server.name, cause=type(problem).__qualname__)
 
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="fence") as threads:
@@ -278,13 +326,17 @@ def _parameters(server: DatabaseServer) -> servers.Parameters:
 def _read(parameters: servers.Parameters) -> ServerMark | None:
     try:
         with servers.connect_for_maintenance(parameters) as raw:
-            row = raw.execute("SELECT id, installation, epoch, revision, beats FROM server_mark").fetchone()
+            return _mark_in(raw)
     except psycopg.errors.UndefinedTable:
         return None
     except psycopg.OperationalError as problem:
         if is_missing(problem, database_of_marks()):
             return None
         raise
+
+
+def _mark_in(raw: servers.Connection) -> ServerMark | None:
+    row = raw.execute("SELECT id, installation, epoch, revision, beats FROM server_mark").fetchone()
     return None if row is None else ServerMark(*row)
 
 
@@ -349,17 +401,39 @@ def beat(server: DatabaseServer) -> None:
 
 def _raise(server: DatabaseServer, column: str) -> None:
     require()
-    DatabaseServer.objects.filter(pk=server.pk).update(**{column: F(column) + 1})
-    row = DatabaseServer.objects.values_list("fence_revision", "fence_beats").get(pk=server.pk)
+    is_revision, row = column == "fence_revision", None
     try:
         with servers.connect_for_maintenance(_parameters(server)) as raw:
-            if raw.execute(_RAISE, [*row, *own_mark()]).rowcount:
+            # Before the global database is read, which is raised first.
+            mark = _mark_in(raw) if is_revision else None
+            row = _raised_here(server, column, mark)
+            statement, values = (_RAISE + _AND_HIGHER, row[:1]) if is_revision else (_RAISE, ())
+            if raw.execute(statement, [*row, *own_mark(), *values]).rowcount:
                 return
     except psycopg.errors.UndefinedTable:
         pass
     except psycopg.OperationalError as problem:
         if not is_missing(problem, database_of_marks()):
             raise
-    # A server without a mark gets one, with the counters as they are now.
+    if row is None:
+        _raised_here(server, column, None)
+    # A server without a mark gets one, with the counters as they are now. Or another process has raised it further.
+    _look_again()
+
+
+def _raised_here(server: DatabaseServer, column: str, mark: ServerMark | None) -> tuple[int, int]:
+    """Raise a counter in the global database; return both. Raises InstallationFenced if the server's revision is higher."""
+    rows = DatabaseServer.objects.filter(pk=server.pk)
+    raised: Combinable = F(column)
+    if mark is not None:
+        if mark.revision > rows.values_list("fence_revision", flat=True).get():
+            _look_again()
+        # Several rows of servers may lead to one, whose mark has the highest of their revisions.
+        raised = Greatest(raised, mark.revision)
+    rows.update(**{column: raised + 1})
+    return rows.values_list("fence_revision", "fence_beats").get()
+
+
+def _look_again() -> None:
     if found := look(again=True):
         raise InstallationFenced(" ".join(found))

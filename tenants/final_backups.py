@@ -64,8 +64,8 @@ class Deletion:
     file: str = ""
 
 
-def write(mapping: TenantDatabase) -> Path:
-    """Write the final backup of a read-only tenant; return its file.
+def write(mapping: TenantDatabase) -> tuple[Path, datetime]:
+    """Write the final backup of a read-only tenant; return its file, and when it was begun.
 
     Raises CopyFailed, ProgramMissing; the messages say how to delete the tenant without a backup.
     """
@@ -73,7 +73,8 @@ def write(mapping: TenantDatabase) -> Path:
         settings.BACKUP_FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = settings.BACKUP_FOLDER / f"{_PREFIX}{mapping.pk}{_SUFFIX}"
         with new_archive(file, data_key=keys.tenant_key(mapping.pk), purpose=_PURPOSE) as packed:
-            _fill(packed, mapping)
+            begun_at = now()
+            _fill(packed, mapping, begun_at)
     except OSError as problem:
         # The full message may contain paths.
         reason = f"The backup folder cannot be written to ({problem.strerror or type(problem).__name__})."
@@ -82,11 +83,10 @@ def write(mapping: TenantDatabase) -> Path:
         raise CopyFailed(f"No final backup: the data key is missing or cannot be decrypted. {_INSTEAD}") from problem
     except (CopyFailed, ProgramMissing) as problem:
         raise type(problem)(f"No final backup: {problem.text} {_INSTEAD}") from problem
-    return file
+    return file, begun_at
 
 
-def _fill(packed: zipfile.ZipFile, mapping: TenantDatabase) -> None:
-    begun_at = now()
+def _fill(packed: zipfile.ZipFile, mapping: TenantDatabase, begun_at: datetime) -> None:
     with packed.open(DUMP, "w", force_zip64=True) as dump:
         dumps.stream_out(mapping.server, mapping.name, dump)
     # After the dump, which can take long: operators can change these rows until the tenant is deleted.
@@ -142,10 +142,12 @@ def _batches(keys: set[object]) -> Iterator[list[object]]:
         yield some
 
 
-def keep(tenant_id: UUID, file: Path) -> None:
+def keep(tenant_id: UUID, file: Path, begun_at: datetime) -> None:
     """Store the final backup's row, in the caller's transaction."""
     until = now() + timedelta(days=settings.DELETED_TENANT_BACKUP_DAYS)
-    FinalBackup.objects.update_or_create(tenant_id=tenant_id, defaults={"file": str(file), "delete_after": until})
+    FinalBackup.objects.update_or_create(
+        tenant_id=tenant_id, defaults={"file": str(file), "begun_at": begun_at, "delete_after": until}
+    )
 
 
 def kept(tenant_id: UUID) -> Deletion:
@@ -184,6 +186,32 @@ def unpack(file: Path, tenant_id: UUID, folder: Path) -> tuple[Path, Manifest, s
     except SealBroken as problem:
         raise BackupUnfit(f"The final backup cannot be decrypted: {problem}") from problem
     return folder / DUMP, manifest, rows
+
+
+def reject_other(tenant_id: UUID, manifest: Manifest) -> None:
+    """Raise BackupUnfit unless this is the final backup of the tenant's last deletion. The caller holds the tenant's lock.
+
+    A copy of an earlier deletion's has admins, secrets of clients and redirect URIs that were taken away since: they are in the
+    global database, whose revocations no journal has.
+    """
+    backup = FinalBackup.objects.filter(pk=tenant_id).first()
+    if backup is None:
+        raise BackupUnfit("The tenant can no longer be restored: the key of its final backup has been deleted.")
+    begun_at = manifest.get("begun_at")
+    # A row of the earlier release does not say which backup it is.
+    if backup.begun_at is None or (begun_at and datetime.fromisoformat(begun_at) == backup.begun_at):
+        return
+    found = _moment(datetime.fromisoformat(begun_at)) if begun_at else "at an unknown moment, by an earlier release"
+    raise BackupUnfit(
+        f"This is not the final backup of the last deletion of this tenant. This file was begun {found}, and the expected one "
+        f"{_moment(backup.begun_at)}; it was written to {backup.file}. Nothing was changed. Find that file, or a copy of it, "
+        "and restore it. A file of an earlier deletion would bring back admins, secrets of clients and redirect URIs that were "
+        "removed since."
+    )
+
+
+def _moment(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f} UTC"
 
 
 def put_back(rows: str) -> None:

@@ -58,7 +58,9 @@ def check(raw: "psycopg.Connection[object]", server_id: int, database: str, tena
     """Raise ForeignDatabase unless the database is the tenant's, InstallationFenced if a newer installation has it.
 
     Raises InstallationUnknown if the global database does not say which installation this is: a fenced copy could be one.
+    Raises psycopg.OperationalError while the mark of the server, which was away before, cannot be read.
     """
+    fences.require_compared(server_id)
     installation, epoch = fences.own_mark()
     try:
         row = raw.execute(_READ).fetchone()
@@ -144,12 +146,15 @@ def number_of_users(server: DatabaseServer, database: str) -> int:
         return int(number)
 
 
-def owner_of_spare(server: DatabaseServer, database: str) -> str:
-    """Return why a spare may be a tenant's database, for operators; empty if it is no tenant's. Raises psycopg.Error."""
+def owner_of_spare(server: DatabaseServer, database: str, installation: UUID) -> str:
+    """Return why a spare may be a tenant's database, for operators; empty if it is no tenant's. Raises psycopg.Error.
+
+    `installation` is whose spares these are.
+    """
     mark = read(server, database)
     if mark is not None and mark.tenant_id is not None:
         return f"it belongs to {mark.owner}"
-    if mark is not None and mark.installation != fences.own_mark()[0]:
+    if mark is not None and mark.installation != installation:
         return f"it belongs to installation {mark.installation}"
     if users := number_of_users(server, database):
         return f"it has {users} users"

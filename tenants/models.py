@@ -270,6 +270,8 @@ class FinalBackup(models.Model):
 
     tenant = models.OneToOneField(Tenant, on_delete=models.CASCADE, primary_key=True, related_name="final_backup")
     file = models.CharField(max_length=1000)
+    # Which backup it is, as its sealed manifest says too. Null: deleted by a release that did not store it.
+    begun_at = models.DateTimeField(null=True, editable=False)
     delete_after = models.DateTimeField()
     created_at = models.DateTimeField(auto_now_add=True)
 

@@ -376,11 +376,11 @@ def _begin_deletion(raw: databases.Raw, mapping: TenantDatabase, *, final_backup
     try:
         # Running requests could still write data that the backup would miss.
         databases.make_read_only(raw, mapping.name)
-        # An older final backup of this tenant may still exist.
+        # If it is restored later, older backups of it can be restored again.
         revocations.deliver_read_only(mapping.pk, DatabaseTarget.for_maintenance(mapping.server, mapping.name))
-        file = final_backups.write(mapping)
+        file, begun_at = final_backups.write(mapping)
         with transaction.atomic():
-            final_backups.keep(mapping.pk, file)
+            final_backups.keep(mapping.pk, file, begun_at)
             change_state(mapping.pk, State.DELETING)
     except BaseException:
         # Also after Ctrl-C.

@@ -135,12 +135,13 @@ def restore_deleted_tenant(*, file: Path, slug: str | None = None, server: str |
     """Restore a deleted tenant with its data from its final backup. It becomes suspended.
 
     Its sessions, sign-ins, links and invitations stay closed. `slug` replaces the old slug. Raises BackupUnfit (also after
-    the grace period), SlugTaken, WrongState (a username or another unique value is in use), NoRoom, UnknownServer,
-    WrongRegion, CopyFailed, ProgramMissing, JobRunning, OSError; then nothing was changed.
+    the grace period, and for the file of an earlier deletion), SlugTaken, WrongState (a username or another unique value is
+    in use), NoRoom, UnknownServer, WrongRegion, CopyFailed, ProgramMissing, JobRunning, OSError; then nothing was changed.
     """
     mapping = final_backups.deleted_tenant_of(file)
     with temporary_folder() as folder, no_timeout(), databases.job_lock(mapping.server, mapping.pk):
         dump, manifest, rows = final_backups.unpack(file, mapping.pk, folder)
+        final_backups.reject_other(mapping.pk, manifest)
         _reject_newer(manifest["schema_version"])
         _reject_forgotten(manifest.get("begun_at"))
         target = server_with_room(server, region_of(manifest["settings"]))

@@ -27,13 +27,17 @@ from tenants import (
     webauthn_claims,
 )
 from tenants.errors import JobRunning, UpgradeFailed
-from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase
+from tenants.models import DatabaseServer, Tenant, TenantDatabase, WarmDatabase
 from tenants.parallel import on_each_server
 from tenants.schema import is_older, schema_version, why
 from tenants.signals import tenant_compared
 from tenants.states import Purpose, State, allowing
 
 _USABLE = (State.ACTIVE, State.SUSPENDED)
+
+
+class OrphanKept(Exception):
+    """A database is not dropped: it may have the only data of a tenant. The text says why, for operators."""
 
 
 class Kind(StrEnum):
@@ -85,7 +89,11 @@ def _attached() -> Iterable[DatabaseServer]:
 
 
 def repair(finding: Finding) -> str:
-    """Repair a problem; return why that failed, or an empty string."""
+    """Repair a problem; return why that failed, or an empty string.
+
+    Raises InstallationFenced: a copy of the installation may report what it finds, and must not change production's servers.
+    """
+    fences.require()
     if finding.repair is None:
         return "an operator must decide"
     try:
@@ -225,7 +233,7 @@ def _spares(server: DatabaseServer, spares: list[WarmDatabase], existing: set[st
 
 def _owner(server: DatabaseServer, spare: WarmDatabase) -> str:
     try:
-        return marks.owner_of_spare(server, spare.name)
+        return marks.owner_of_spare(server, spare.name, fences.stored_id())
     except Exception as problem:
         return f"its mark cannot be read: {why(problem)}"
 
@@ -249,7 +257,7 @@ def _mark_of(mapping: TenantDatabase) -> Finding | None:
     if mark is None:
         message = "its database has no mark; the repair trusts the global database and marks it as the tenant's"
         return found(Kind.UNMARKED, message=message, repair=partial(_stamp, mapping))
-    if (mark.installation, mark.tenant_id) != (fences.own_mark()[0], mapping.pk):
+    if (mark.installation, mark.tenant_id) != (fences.stored_id(), mapping.pk):
         message = (
             f"its database {mapping.name} belongs to {mark.owner}; find the tenant's own, or restore it from a backup"
         )
@@ -335,6 +343,9 @@ def _forget_spare(spare: WarmDatabase) -> None:
 
 def _unowned(server: DatabaseServer, name: str, template_job: bool, *, is_invalid: bool) -> Finding | None:
     def drop() -> None:
+        # The mark may have changed while the operator was asked.
+        if not is_invalid and (reason := _may_be_needed(server, name)):
+            raise OrphanKept(reason)
         claimed = TenantDatabase.objects.filter(server=server, name=name).exclude(status=State.DELETED)
         if not claimed.exists() and not WarmDatabase.objects.filter(server=server, name=name).exists():
             with servers.maintenance(server) as raw:
@@ -350,9 +361,33 @@ def _unowned(server: DatabaseServer, name: str, template_job: bool, *, is_invali
             return Finding(Kind.OLD_TEMPLATE, server, name, "no new tenant uses this template", drop)
         return None
     message = "no tenant and no spare has this database"
-    try:
-        if mark := marks.read(server, name):
-            message += f"; it belongs to {mark.owner}" if mark.tenant_id else "; it has the mark of no tenant"
-    except Exception as problem:
-        message += f"; its mark cannot be read: {why(problem)}"
+    if reason := _may_be_needed(server, name):
+        by_hand = f'drop it by hand if you know that it is not needed: DROP DATABASE "{name}"'
+        return Finding(Kind.ORPHAN, server, name, f"{message}; {reason}; --drop-orphans keeps it; {by_hand}")
     return Finding(Kind.ORPHAN, server, name, message, drop, drops_data=True)
+
+
+def _may_be_needed(server: DatabaseServer, name: str) -> str:
+    """Return why a database that is listed nowhere may have a tenant's only data, for operators; empty if it does not.
+
+    After a restore of the global database those look like that which tenants have got since.
+    """
+    try:
+        mark = marks.read(server, name)
+    except Exception as problem:
+        return f"its mark cannot be read: {why(problem)}"
+    if mark is None or mark.tenant_id is None:
+        return ""
+    if mark.installation != fences.stored_id():
+        return f"it belongs to {mark.owner}"
+    tenant = Tenant.objects.filter(pk=mark.tenant_id).select_related("database").first()
+    if tenant is None:
+        return (
+            f"it belongs to {mark.tenant_id}, a tenant that the global database does not know, such as one that was created "
+            "after the backup which the global database was restored from"
+        )
+    if tenant.database.status != State.DELETED:
+        return (
+            f"it belongs to the tenant {tenant.slug}, whose database is {tenant.database.name}; it may be the newer one"
+        )
+    return ""

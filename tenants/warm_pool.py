@@ -6,7 +6,7 @@ from django.conf import settings
 from django.db.models import Count, Q
 from django.utils.crypto import get_random_string
 
-from tenants import databases, marks, steps
+from tenants import databases, fences, marks, steps
 from tenants.errors import JobRunning
 from tenants.models import DatabaseServer, WarmDatabase
 from tenants.schema import is_older, schema_version, why
@@ -62,7 +62,8 @@ def _refill(raw: databases.Raw, server: DatabaseServer, size: int, until: Callab
         # Marked first: an older release that still runs may be claiming it.
         if is_older(spare.schema_version) and spares.filter(pk=spare.pk).update(ready=False):
             try:
-                if databases.exists(raw, spare.name) and marks.owner_of_spare(server, spare.name):
+                installation, _ = fences.own_mark()
+                if databases.exists(raw, spare.name) and marks.owner_of_spare(server, spare.name, installation):
                     set_aside(spare.name)
                     continue
                 databases.drop(raw, spare.name)

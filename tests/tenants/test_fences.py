@@ -2,8 +2,10 @@
 
 import json
 import secrets
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import cast
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -11,7 +13,11 @@ from django.conf import settings
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from tenants import databases
+from tenants import databases, fences, marks, servers
+from tenants.capacity import main_server
+from tenants.errors import InstallationFenced
+from tenants.fences import ServerMark
+from tenants.models import DatabaseServer, Tenant
 from tests.tenants.conftest import AnotherProcess, Ended
 
 ROWS = "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"
@@ -250,6 +256,27 @@ def test_copy_serves_and_writes_nothing(platform: Platform) -> None:
     platform.create("other")
 
 
+def test_copy_reports_problems_and_repairs_none(platform: Platform) -> None:
+    platform.create("acme")
+    copy = platform.copy_global()
+    since = platform.create("since")
+    orphan = f"{platform.prefix}{secrets.token_hex(8)}"
+    with admin_connection() as raw:
+        raw.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(orphan)))
+    before = platform.contents()
+    found = copy.run("check_tenants")
+    assert (found.code, f"orphan database\tmain\t{orphan}" in found.said) == (1, True), found.said
+    assert (
+        f"spare of a tenant\tmain\t{platform.database_of('since')}\tit belongs to tenant {since['tenant_id']}"
+        in found.said
+    )
+    assert "foreign" not in found.said
+    for options in (("--repair",), ("--drop-orphans",), ("--repair", "--drop-orphans")):
+        refused = copy.run("check_tenants", *options, "--yes")
+        assert (refused.code, "fenced" in refused.said) == (2, True), refused.said
+    assert platform.contents() == before
+
+
 def test_detached_copy_works_without_the_servers_of_production(platform: Platform) -> None:
     platform.create("acme")
     copy = platform.copy_global()
@@ -342,7 +369,7 @@ def test_migrate_tenants_marks_databases_of_earlier_releases(platform: Platform)
     database = platform.database_of("acme")
     with admin_connection(database) as raw:
         raw.execute("DROP TABLE tenants_tenantrecord")
-        raw.execute("DELETE FROM django_migrations WHERE name = '0016_fences_and_former_slugs'")
+        raw.execute("DELETE FROM django_migrations WHERE name >= '0016' AND app = 'tenants'")
     with admin_connection(platform.database) as raw:
         raw.execute("UPDATE tenants_tenantdatabase SET schema_version = '' WHERE name = %s", [database])
     # Served without a mark until then.
@@ -351,3 +378,114 @@ def test_migrate_tenants_marks_databases_of_earlier_releases(platform: Platform)
     with admin_connection(database) as raw:
         assert raw.execute("SELECT count(*) FROM tenants_tenantrecord WHERE tenant_id IS NOT NULL").fetchone() == (1,)
     assert platform.get("/t/acme/jwks")[0] == 200
+
+
+# --- a process that was allowed once -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What this process knows of the fence, which is as before after the test. So are the counters."""
+    fences.require()
+    counters = list(DatabaseServer.objects.values_list("pk", "fence_revision", "fence_beats"))
+    monkeypatch.setattr(fences, "_process", replace(fences._process))
+    yield
+    for pk, revision, beats in counters:
+        mark = fences.read_mark(DatabaseServer.objects.get(pk=pk))
+        counted = max(revision, mark.revision if mark else 0), max(beats, mark.beats if mark else 0)
+        DatabaseServer.objects.filter(pk=pk).update(fence_revision=counted[0], fence_beats=counted[1])
+
+
+@dataclass(frozen=True)
+class Answering:
+    """A connection to the global database with one answer."""
+
+    answer: tuple[object, ...] | psycopg.Error
+
+    def execute(self, _: str) -> "Answering":
+        if isinstance(self.answer, psycopg.Error):
+            raise self.answer
+        return self
+
+    def fetchone(self) -> object:
+        return self.answer
+
+
+def note(*answer: object) -> bool:
+    """Return whether the process is still allowed after a new connection with this answer."""
+    fences.note_new_connection(cast("psycopg.Connection[object]", Answering(answer)))
+    return fences._process.installation is not None
+
+
+@pytest.mark.usefixtures("known")
+def test_server_that_was_away_is_compared_before_its_databases_are_used(
+    monkeypatch: pytest.MonkeyPatch, new_bare_tenant: Callable[[], Tenant]
+) -> None:
+    mapping = new_bare_tenant().database
+    installation, epoch = fences.own_mark()
+    really_read = fences.read_marks
+    answers: dict[str, dict[int, fences.ServerMark | None]] = {"now": {}}
+    monkeypatch.setattr(fences, "read_marks", lambda _: answers["now"])
+    # It does not respond, and the process serves the tenants of the others.
+    assert fences.look(again=True) == ()
+    with servers.connect_for_maintenance(
+        servers.parameters(mapping.server_id, mapping.server.revision, direct=True) | {"dbname": mapping.name}
+    ) as raw:
+
+        def check() -> None:
+            marks.check(raw, mapping.server_id, mapping.name, mapping.pk)
+
+        # Its mark cannot be read yet, although the tenant's database can be.
+        with pytest.raises(psycopg.OperationalError, match="mark of the server"):
+            check()
+        answers["now"] = {mapping.server_id: ServerMark(uuid4(), installation, epoch, 2**40, 0)}
+        monkeypatch.setattr(fences, "_LOOK_AGAIN_SECONDS", 0.0)
+        with pytest.raises(InstallationFenced, match="older than the database server"):
+            check()
+        monkeypatch.setattr(fences, "read_marks", really_read)
+        check()
+        monkeypatch.setattr(fences, "read_marks", lambda _: pytest.fail("it was compared"))
+        check()
+
+
+@pytest.mark.usefixtures("known")
+def test_process_compares_with_the_highest_revisions_that_it_has_seen() -> None:
+    installation, epoch = fences.own_mark()
+    revisions = fences._process.revisions
+    assert note(installation, epoch, revisions + 5)
+    assert note(installation, epoch, revisions + 5)
+    assert not note(installation, epoch, revisions + 4)
+
+
+@pytest.mark.usefixtures("known")
+def test_process_looks_again_after_an_unanswered_comparison() -> None:
+    fences.note_new_connection(cast("psycopg.Connection[object]", Answering(psycopg.errors.QueryCanceled())))
+    assert fences._process.installation is None
+
+
+@pytest.mark.usefixtures("known")
+@pytest.mark.parametrize("missing", [1, 3])
+def test_allowed_process_notices_a_newer_server_before_it_raises_the_revision(missing: int) -> None:
+    server = main_server()
+    fences.advance(server)
+    before = fences.read_mark(server)
+    assert before is not None
+    DatabaseServer.objects.filter(pk=server.pk).update(fence_revision=before.revision - missing)
+    with pytest.raises(InstallationFenced, match=f"{missing} created, moved or deleted"):
+        fences.advance(server)
+    assert fences.read_mark(server) == before
+
+
+@pytest.mark.usefixtures("known")
+def test_revision_rises_above_that_of_another_row_of_the_same_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = main_server()
+    fences.advance(server)
+    before = fences.read_mark(server)
+    assert before is not None
+    DatabaseServer.objects.filter(pk=server.pk).update(fence_revision=before.revision - 3)
+    # As if another row with another login led to it, and had the higher counter.
+    monkeypatch.setattr(fences, "look", lambda **_: ())
+    fences.advance(server)
+    after = fences.read_mark(server)
+    assert after is not None
+    assert (after.revision, main_server().fence_revision) == (before.revision + 1, before.revision + 1)

@@ -277,6 +277,40 @@ def test_restore_deleted_rejects_other_files(
     assert states(gone) == ("deleted", True)
 
 
+def test_final_backup_of_an_earlier_deletion_is_rejected(folder: Path, populated: tuple[TestTenant, User, str]) -> None:
+    tenant, *_ = populated
+    delete(tenant)
+    file = file_of(tenant)
+    older = file.read_bytes()
+    run_command("restore_deleted_tenant", str(file))
+    run_command("resume_tenant", tenant.slug)
+    # Rows of the global database, of which no journal knows what was revoked.
+    AdminUser.objects.filter(tenant_id=tenant.id).delete()
+    Client.objects.filter(pk=tenant.client_id).update(redirect_uris=["https://new.example/back"])
+    delete(tenant)
+    newer = file.read_bytes()
+    file.write_bytes(older)
+    with pytest.raises(CommandError, match="not the final backup of the last deletion") as rejected:
+        run_command("restore_deleted_tenant", str(file))
+    assert (rejected.value.returncode, states(tenant)) == (2, ("deleted", True))
+    begun_at = FinalBackup.objects.get(pk=tenant.id).begun_at
+    assert begun_at is not None
+    assert f"{begun_at:%Y-%m-%d %H:%M:%S.%f} UTC" in str(rejected.value)
+    file.write_bytes(newer)
+    run_command("restore_deleted_tenant", str(file))
+    assert not AdminUser.objects.filter(tenant_id=tenant.id).exists()
+    assert Client.objects.get(pk=tenant.client_id).redirect_uris == ["https://new.example/back"]
+
+
+def test_final_backup_of_the_earlier_release_is_restored(folder: Path, new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    delete(tenant)
+    # That release has not stored which backup it is.
+    FinalBackup.objects.filter(pk=tenant.id).update(begun_at=None)
+    run_command("restore_deleted_tenant", str(file_of(tenant)))
+    assert states(tenant) == ("suspended", True)
+
+
 def test_slug_of_deleted_tenant_stays_reserved(folder: Path, new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     slug = tenant.slug

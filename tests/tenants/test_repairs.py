@@ -2,12 +2,13 @@
 
 import secrets
 from collections.abc import Callable
+from uuid import UUID, uuid4
 
 import pytest
 from django.core.management import CommandError
 from psycopg import sql
 
-from tenants import databases, repairs, servers, warm_pool
+from tenants import databases, marks, repairs, servers, warm_pool
 from tenants.capacity import main_server
 from tenants.databases import template_prefix
 from tenants.models import DatabaseServer, Tenant, TenantDatabase, WarmDatabase
@@ -51,6 +52,46 @@ def test_drop_orphans_needs_confirmation() -> None:
         check_tenants(drop_orphans=True)
     assert name in databases_on(main_server())
     drop_database(name)
+
+
+def make_marked_database(tenant_id: UUID) -> str:
+    """Create a database with the mark of a tenant, which the global database lists nowhere."""
+    name, main = warm_pool.new_database_name(), main_server()
+    with servers.maintenance(main) as raw:
+        databases.copy_template(raw, main, name)
+    marks.stamp(main, name, tenant_id)
+    return name
+
+
+def test_database_of_an_unknown_tenant_is_not_dropped() -> None:
+    name = make_marked_database(uuid4())
+    try:
+        (line,) = check_tenants(name, drop_orphans=True, repair=True, yes=True)
+        assert "a tenant that the global database does not know" in line
+        assert f'DROP DATABASE "{name}"' in line
+        assert name in databases_on(main_server())
+    finally:
+        drop_database(name)
+
+
+def test_another_database_of_a_tenant_is_not_dropped(new_bare_tenant: Callable[[], Tenant]) -> None:
+    # As after a restored global database: the tenant was moved or restored since, and this one is the newest.
+    name = make_marked_database(new_bare_tenant().pk)
+    try:
+        (line,) = check_tenants(name, drop_orphans=True, yes=True)
+        assert "may be the newer one" in line
+        assert name in databases_on(main_server())
+    finally:
+        drop_database(name)
+
+
+def test_database_of_a_deleted_tenant_is_dropped(new_bare_tenant: Callable[[], Tenant]) -> None:
+    tenant = new_bare_tenant()
+    run_command("delete_tenant", tenant.slug, yes=True, no_final_backup=True)
+    name = make_marked_database(tenant.pk)
+    assert "orphan database" in check_tenants(name)[0]
+    assert check_tenants(name, drop_orphans=True, yes=True) == []
+    assert name not in databases_on(main_server())
 
 
 def test_missing_database_marks_tenant_failed_until_it_returns(

@@ -1,7 +1,7 @@
 import sys
 from argparse import ArgumentParser
 
-from tenants import repairs
+from tenants import fences, repairs
 from tenants.management import terminal
 
 
@@ -18,14 +18,18 @@ class Command(terminal.OperatorCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--repair", action="store_true", help="Repair what can be repaired without losing data.")
         parser.add_argument(
-            "--drop-orphans", action="store_true", help="Also drop databases without a tenant (asks first)."
+            "--drop-orphans",
+            action="store_true",
+            help="Also drop databases without a tenant (asks first), except those that an unknown or living tenant may need.",
         )
         parser.add_argument("--yes", action="store_true", help="Do not ask for confirmation.")
 
     def handle(self, *, repair: bool, drop_orphans: bool, yes: bool, **_: object) -> None:
+        if repair or drop_orphans:
+            fences.require()
         found = repairs.find_problems()
         safe = [finding for finding in found if repair and finding.repair and not finding.drops_data]
-        orphans = [finding for finding in found if drop_orphans and finding.drops_data]
+        orphans = [finding for finding in found if drop_orphans and finding.repair and finding.drops_data]
         if found and (repair or drop_orphans):
             self._show(found)
             self._repair(safe, orphans, yes=yes)
