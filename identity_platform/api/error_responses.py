@@ -36,11 +36,9 @@ NAMES: Final[Mapping[str, str]] = {
     "address_rate_limited attempts_locked": "AttemptsLimited",
     "address_rate_limited sms_limit_reached sms_reserved": "SmsLimited",
     "address_rate_limited too_many_pending_setups": "SetupsLimited",
-    "attempts_exceeded code_invalid current_password_wrong proof_token_invalid proof_too_new": "ProofInvalid",
-    "attempts_exceeded code_invalid current_password_wrong factor_not_enrolled proof_token_invalid "
-    "proof_too_new": "FactorProofInvalid",
+    "attempts_exceeded code_invalid current_password_wrong factor_required proof_token_invalid proof_too_new": "ProofInvalid",
     "attempts_exceeded code_invalid current_password_wrong factor_not_enrolled factor_required proof_token_invalid "
-    "proof_too_new": "BackupCodesProofInvalid",
+    "proof_too_new": "FactorProofInvalid",
     "attempts_exceeded code_invalid current_password_wrong factor_required proof_token_invalid proof_too_new "
     "secret_not_issued": "TotpSetupInvalid",
     "passkey_not_enrolled passkeys_not_configured passkeys_of_another_domain": "NoPasskeyToUse",

@@ -208,7 +208,6 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     "settled_at": "When it was delivered or became a dead letter; null: pending.",
     "last_error": "Why the last attempt failed; empty if it did not.",
     # Invitations, import and audit
-    "invited_by": "Id of the user who invited.",
     "accepted_at": "When the invitation was accepted; null: it was not.",
     "format": "Format of `content`.",
     "dry_run": "Whether changes were only reported.",

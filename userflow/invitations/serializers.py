@@ -39,7 +39,9 @@ class InvitationOut(serializers.Serializer[object]):
     external_id = serializers.CharField(allow_null=True, help_text="External id of a future end user.")
     app_metadata = serializers.DictField(help_text="App metadata of a future end user; empty for admin users.")
     status = serializers.CharField(help_text="pending, accepted, cancelled or expired")
-    invited_by = serializers.UUIDField(allow_null=True, help_text="Null for an operator, whom only operators see.")
+    invited_by = serializers.UUIDField(
+        allow_null=True, help_text="Id of the user who invited; null for an operator, whom only operators see."
+    )
     created_at = serializers.DateTimeField()
     expires_at = serializers.DateTimeField(help_text="Seven days after it was last sent.")
     accepted_at = serializers.DateTimeField(allow_null=True)

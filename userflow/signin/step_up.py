@@ -41,7 +41,7 @@ def raise_session(*, principal: Principal, verified: tuple[str, ...], password_f
     """Store in the caller's session that these methods (RFC 8176) were verified now; return the raised session.
 
     Call it after `check_proof`, with what that returned: nothing else raises a session. `password_first` is for a user whose
-    factors have proven nothing in it yet, so it begins anew. Raises AccessTokenInvalid (the session has ended since),
+    factors have proven nothing in it yet, so it begins again. Raises AccessTokenInvalid (the session has ended since),
     FactorNeeded (a password alone, of a user who has a factor).
     """
     session_id = principal.session_id

@@ -5171,7 +5171,7 @@ export interface components {
             id: string;
             /**
              * Format: uuid
-             * @description Null for an operator, whom only operators see.
+             * @description Id of the user who invited; null for an operator, whom only operators see.
              */
             invited_by: string | null;
             /**

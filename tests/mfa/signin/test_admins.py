@@ -10,7 +10,7 @@ import pytest
 from django.utils.timezone import now
 
 from tests.mfa.signin.test_two_steps import claims
-from tests.userflow.sessions.aged import strong
+from tests.userflow.sessions.aged import proof_token, strong
 from tests.world import PASSWORD, Api, TestTenant
 from userflow.accounts.models import AdminRole, AdminUser
 from userflow.admins.actions import create_admin_user
@@ -160,7 +160,7 @@ def test_disable_requires_own_fresh_token(eve: Admin) -> None:
     assert Api().post("/webauthn/admin/totp/disable", body).status_code == 401
     assert Api().post("/webauthn/admin/totp/disable", body, token=token).status_code == 401
     assert Api().post("/webauthn/admin/totp/disable", body, token=strong(token)).status_code == 400
-    body["current_password"] = PASSWORD
+    body["proof_token"] = proof_token(token)
     assert Api().post("/webauthn/admin/totp/disable", body, token=strong(token)).status_code == 200
     assert eve.sign_in().json()["mfa_required"] is False
 
