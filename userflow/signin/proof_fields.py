@@ -81,7 +81,7 @@ class ProofFields(FactorProofFields):
     """A request with a proof. The first of its fields that is present counts."""
 
     current_password = Text(
-        max_length=1024, required=False, help_text="The current password, or another of the proofs."
+        max_length=1024, required=False, help_text="The password of a user without a factor."
     )
     proof_token = Text(max_length=128, required=False, help_text="Proof token of a step-up; valid once.")
 

@@ -3085,7 +3085,7 @@ export interface components {
             backup_code?: string | null;
             /** @description Six digits from the new authenticator. */
             code: string;
-            /** @description The current password, or another of the proofs. */
+            /** @description The password of a user without a factor. */
             current_password?: string | null;
             /**
              * Format: email
@@ -6144,7 +6144,7 @@ export interface components {
             backup_code?: string | null;
             /** @description Six digits from the authenticator app. */
             code?: string | null;
-            /** @description The current password, or another of the proofs. */
+            /** @description The password of a user without a factor. */
             current_password?: string | null;
             /** @description Proof token of a step-up; valid once. */
             proof_token?: string | null;
@@ -7132,7 +7132,7 @@ export interface components {
             backup_code?: string | null;
             /** @description Six digits from the message to the new phone. */
             code: string;
-            /** @description The current password, or another of the proofs. */
+            /** @description The password of a user without a factor. */
             current_password?: string | null;
             /** @description Ticket of the login that must enroll first: the new factor completes it. */
             mfa_token?: string | null;
