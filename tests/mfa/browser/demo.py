@@ -42,17 +42,18 @@ class Demo:
             box = place.find_element(By.NAME, name)
             box.clear()
             box.send_keys(value)
-        place.find_element(By.CSS_SELECTOR, "button:not([type=button])").click()
+        self.visible(f"#{id} button:not([type=button])").click()
 
     def press(self, text: str) -> None:
         """Press the button with this text."""
         self.visible(f"//button[normalize-space()='{text}']", By.XPATH).click()
 
     def visible(self, selector: str, by: str = By.CSS_SELECTOR) -> WebElement:
-        """Wait until such an element is visible."""
+        """Wait until such an element is visible, and enabled: the page ignores buttons until an action has ended."""
 
         def look(browser: WebDriver) -> WebElement | None:
-            return next((found for found in browser.find_elements(by, selector) if found.is_displayed()), None)
+            shown = (found for found in browser.find_elements(by, selector) if found.is_displayed())
+            return next((found for found in shown if found.is_enabled()), None)
 
         found: WebElement = wait_on(self.browser).until(look, f"{selector} is not to be seen: {self.said()}")
         return found
