@@ -275,9 +275,9 @@ def test_step_up_raises_the_session(setup: Setup, tenant: TestTenant) -> None:
     setup.client.step_up(password=PASSWORD)
     proof = setup.client.step_up(backup_code=person.backup_codes.pop())
     assert setup.requests.count("/authmgr/token") == 0
-    codes["json"]["proof_token"] = proof
+    codes["json"]["backup_code"] = person.backup_codes.pop()
     setup.client.call("POST", "/webauthn/totp/regenerateBackupCodes", object, **codes)
-    change = {"new_password": "another horse 8 battery", "current_password": PASSWORD}
+    change = {"new_password": "another horse 8 battery", "proof_token": proof}
     setup.client.call("POST", "/authmgr/profile/password", object, json=change)
     # The refresh token is still the session's.
     setup.storage._tokens = Tokens("revoked", setup.storage._tokens.refresh_token, time.time() + 60)  # type: ignore[union-attr]  # signed in

@@ -80,9 +80,7 @@ class FactorProofFields(serializers.Serializer[object]):
 class ProofFields(FactorProofFields):
     """A request with a proof. The first of its fields that is present counts."""
 
-    current_password = Text(
-        max_length=1024, required=False, help_text="The password of a user without a factor."
-    )
+    current_password = Text(max_length=1024, required=False, help_text="The password of a user without a factor.")
     proof_token = Text(max_length=128, required=False, help_text="Proof token of a step-up; valid once.")
 
 

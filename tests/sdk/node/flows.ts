@@ -113,16 +113,16 @@ const flows: Record<string, () => Promise<unknown>> = {
   async stepUp() {
     await client.signIn(given.email, given.password);
     const { email, tenant_id } = given;
-    const backup_code = await ask(`enroll with ${await client.accessToken()}`);
-    const regenerate = (proof: { proof_token?: string }) =>
+    const [first_code = "", backup_code = ""] = (await ask(`enroll with ${await client.accessToken()}`)).split(" ");
+    const regenerate = (proof: { backup_code?: string }) =>
       client.api.POST("/webauthn/totp/regenerateBackupCodes", { body: { email, tenant_id, ...proof } });
     const { name, maxAge, acrValues } = await errorFrom(regenerate({}));
     // The factor is newer than the session: the password comes first.
     await client.stepUp({ password: given.password });
-    const proof_token = await client.stepUp({ backup_code });
+    const proof_token = await client.stepUp({ backup_code: first_code });
     const untouched = refreshes();
-    const codes = (await regenerate({ proof_token })).data?.backup_codes.length;
-    const body = { new_password: "another horse 8 battery", current_password: given.password };
+    const codes = (await regenerate({ backup_code })).data?.backup_codes.length;
+    const body = { new_password: "another horse 8 battery", proof_token };
     await client.api.POST("/authmgr/profile/password", { body });
     age("rejected");
     return { error: { name, maxAge, acrValues }, untouched, codes, email: await profile() };

@@ -280,7 +280,7 @@ const checks: Record<string, () => Promise<void> | void> = {
       }, kept());
       const { log } = console;
       console.log = () => undefined;
-      await assert.rejects(changePassword(client, "old", "new"), StepUpRequired);
+      await assert.rejects(changePassword(client, "new", { current_password: "old" }), StepUpRequired);
       console.log = log;
       assert.deepEqual(asked, paths);
     }
