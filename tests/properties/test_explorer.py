@@ -28,16 +28,12 @@ STRONGEST: Final = (
 )
 
 
-def examples(config: pytest.Config) -> int:
-    return 1 if config.getoption("everyday") else 2
-
-
 # A failure is played again many times to shorten it.
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("start", STRONGEST)
-def test_properties_hold(start: str, pytestconfig: pytest.Config) -> None:
+def test_properties_hold(start: str) -> None:
     assert start in STARTS
     try:
-        explore(start, examples=examples(pytestconfig))
+        explore(start, examples=1)
     except Failure as failure:
         pytest.fail(str(failure), pytrace=False)
