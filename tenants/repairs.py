@@ -342,9 +342,12 @@ def _forget_spare(spare: WarmDatabase) -> None:
 
 
 def _unowned(server: DatabaseServer, name: str, template_job: bool, *, is_invalid: bool) -> Finding | None:
+    # No tenant's, and it accepts no connections.
+    is_template = name.startswith(databases.template_prefix())
+
     def drop() -> None:
         # The mark may have changed while the operator was asked.
-        if not is_invalid and (reason := _may_be_needed(server, name)):
+        if not is_invalid and not is_template and (reason := _may_be_needed(server, name)):
             raise OrphanKept(reason)
         claimed = TenantDatabase.objects.filter(server=server, name=name).exclude(status=State.DELETED)
         if not claimed.exists() and not WarmDatabase.objects.filter(server=server, name=name).exists():
@@ -354,7 +357,7 @@ def _unowned(server: DatabaseServer, name: str, template_job: bool, *, is_invali
     if is_invalid:
         # Its data cannot be read by any means.
         return Finding(Kind.INVALID, server, name, "its DROP DATABASE was interrupted; the repair finishes it", drop)
-    if name.startswith(databases.template_prefix()):
+    if is_template:
         version = name.removeprefix(databases.template_prefix())
         unfinished = version.endswith("_making") and not template_job
         if unfinished or is_older(version.removesuffix("_making")):

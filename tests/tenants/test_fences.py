@@ -70,11 +70,7 @@ class Platform(Copy):
     def copy_global(self) -> Copy:
         """Restore a dump of the global database beside it."""
         with admin_connection() as raw:
-            raw.execute(
-                sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
-                    sql.Identifier(self.copy), sql.Identifier(self.database)
-                )
-            )
+            copy_database(raw, self.database, self.copy)
         return Copy(self.process, self.copy, self.prefix)
 
     def saved(self) -> dict[str, bytes]:
@@ -91,7 +87,7 @@ class Platform(Copy):
     def put_back(self, rows: dict[str, bytes]) -> None:
         """Bring the global database back to an earlier moment, as point-in-time recovery does: it stays the same database."""
         with admin_connection(self.database) as raw, raw.transaction():
-            raw.execute("SET session_replication_role = replica")
+            # In any order of the tables: foreign keys are checked at the end.
             raw.execute(sql.SQL("TRUNCATE {}").format(sql.SQL(", ").join(map(sql.Identifier, rows))))
             for name, text in rows.items():
                 with raw.cursor().copy(sql.SQL("COPY {} FROM STDIN").format(sql.Identifier(name))) as into:
@@ -143,9 +139,7 @@ def platform(another_process: AnotherProcess, seed: str) -> Iterator[Platform]:
     prefix = f"f{secrets.token_hex(4)}_"
     made = Platform(another_process, f"global_{prefix}", prefix)
     with admin_connection() as raw:
-        raw.execute(
-            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(made.database), sql.Identifier(seed))
-        )
+        copy_database(raw, seed, made.database)
         try:
             # The first command makes it an installation. Its template is a copy of this run's.
             assert made.run("list_tenants").code == 0
@@ -158,10 +152,16 @@ def platform(another_process: AnotherProcess, seed: str) -> Iterator[Platform]:
             made.end()
 
 
+def copy_database(raw: "psycopg.Connection[tuple[object, ...]]", source: str, name: str) -> None:
+    """Copy a database. A pooler keeps connections of processes that have ended, and a copy is made of none in use."""
+    raw.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s", [source])
+    raw.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(source)))
+
+
 def bring_template(raw: "psycopg.Connection[tuple[object, ...]]", made: Platform) -> None:
     name = databases.template_name()
     own = made.prefix + name.removeprefix(str(settings.TENANT_DATABASE_PREFIX))
-    raw.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(own), sql.Identifier(name)))
+    copy_database(raw, name, own)
     with admin_connection(made.database) as its_global:
         ((installation,),) = its_global.execute("SELECT id FROM tenants_installation").fetchall()
     with admin_connection(own) as template:

@@ -155,6 +155,9 @@ def test_repair_drops_old_templates_and_keeps_newer_ones() -> None:
     )
     for name in (old, newer, unfinished):
         make_database(name)
+    # As templates are: nothing in them can be read.
+    with servers.maintenance(main_server()) as raw:
+        raw.execute(sql.SQL("ALTER DATABASE {} WITH ALLOW_CONNECTIONS false").format(sql.Identifier(old)))
     check_tenants(repair=True, yes=True)
     assert databases_on(main_server()) & {old, newer, unfinished} == {newer}
     drop_database(newer)
