@@ -349,7 +349,10 @@ def test_step_up_tells_whether_a_factor_is_missing(fields: str, needs_factor: bo
         ('acr_values="aal2"', ["/authmgr/profile/password"]),
     ],
 )
-def test_readme_steps_up_at_most_once(fields: str, paths: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_readme_steps_up_at_most_once(
+    fields: str, paths: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("builtins.input", lambda _: "0000-0000-0000-0000")
     asked, bodies = list[str](), list[Any]()
     challenge = {"WWW-Authenticate": f'Bearer error="insufficient_user_authentication", {fields}'}
 
