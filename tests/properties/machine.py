@@ -17,6 +17,7 @@ from django.core.management import CommandError
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from identity_platform.api.errors import ApiError
 from tests.openid.pages.visitor import Visitor
 from tests.properties import days, properties
 from tests.properties.calls import ANY, Draw, Operation, Request, draw_request, operations
@@ -341,7 +342,7 @@ class Explorer(RuleBasedStateMachine):
         redirect_uri = addresses[draw(ANY) % len(addresses)]
         try:
             opened = person.browser or person.open_browser()
-        except AssertionError:
+        except (AssertionError, ApiError):
             if not example.attacker.authority:
                 raise
             return  # the attacker's start commands this user or the tenant
@@ -362,7 +363,7 @@ class Explorer(RuleBasedStateMachine):
             # The first from there that is possible now.
             turns = (steps[(number + turn) % len(steps)] for turn in range(len(steps)))
             said = next((said for step in turns if (said := step(self.example.scene, draw))), "")
-        except (AssertionError, CommandError, KeyError, ValueError) as problem:
+        except (AssertionError, CommandError, ApiError, KeyError, ValueError) as problem:
             # An attacker whose start commands others may have changed or closed what this step needs.
             if not self.example.attacker.authority:
                 raise
