@@ -161,7 +161,7 @@ def export_events(
     filters: Filters,
     trail: str = TENANT,
     purpose: Purpose = Purpose.INSPECT,
-    to_operator: bool = True,
+    to_operator: bool = False,
 ) -> Iterator[dict[str, object]]:
     """Yield every event of an audit log (the platform's without a tenant), oldest first; the export is audited first.
 

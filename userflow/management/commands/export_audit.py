@@ -43,7 +43,8 @@ class Command(terminal.OperatorCommand):
         (owner,) = audit_trails.owners([name], states=audit_trails.READABLE)
         written = 0
         try:
-            for event in export_events(tenant_id=owner.tenant_id, filters=Filters(since=since, until=until)):
+            filters = Filters(since=since, until=until)
+            for event in export_events(tenant_id=owner.tenant_id, filters=filters, to_operator=True):
                 self.stdout.write(orjson.dumps(event, default=str).decode())
                 written += 1
         except BrokenPipeError:
