@@ -104,6 +104,9 @@ def verify_email_by_code(
     try:
         with in_tenant(tenant_id, Purpose.WRITE) as tenant:
             rows = _count_attempt(email_key(email), user_id)
+            if not rows:
+                # An unknown address costs a comparison too.
+                same(proofs.code_digest(tenant, uuid4(), code), b"")
             for row in rows:
                 if same(proofs.code_digest(tenant, row.pk, code), bytes(row.code_digest)):
                     attempts.clear(END_USERS, _guesser(row.email_key, user_id), factor=attempts.EMAIL_CODE)
@@ -157,9 +160,13 @@ def _count_attempt(key: str, user_id: UUID | None) -> list[MailedCode]:
             chosen = list(waiting.order_by(own_first, "created_at").values_list("pk", flat=True)[:MAX_COMPARED])
             # Locked in one order, as everywhere; those that a parallel attempt has used up are left out.
             compared = list(waiting.filter(pk__in=chosen or [uuid4()]).order_by("pk").select_for_update())
+            rows += compared
+            if model is PendingRegistration and not rows:
+                # An unknown address costs the same: a row is written, here that of the counter.
+                attempts.write_unchanged(END_USERS, _guesser(key, user_id), factor=attempts.EMAIL_CODE)
+                continue
             counted = model._default_manager.filter(pk__in=[row.pk for row in compared] or [uuid4()])
             counted.update(own_wrong_codes=F("own_wrong_codes") + own_one, wrong_codes=F("wrong_codes") + one - own_one)
-            rows += compared
     return rows
 
 
