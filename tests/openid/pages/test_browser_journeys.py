@@ -276,6 +276,7 @@ def changes_the_account(person: Traveller) -> None:
     person.sees("Your changes are saved.")
     person.types("Name", NAME)
     person.clicks("Save")
+    person.sees("Your changes are saved.")
     person.checks("account")
     for page in ("devices", "applications", "security"):
         person.opens(f"{person.root}/account/{page}")
@@ -289,6 +290,8 @@ def looks_at_protected_pages(person: Traveller) -> None:
     person.checks("step-up")
     person.types("Password", PASSWORD)
     person.clicks("Continue")
+    # To open a page at once would cancel the form that is being sent.
+    person.is_at(f"{person.root}/account/email")
     for page, title in (("email", "Change your e-mail address"), ("password", "Change your password")):
         person.opens(f"{person.root}/account/{page}")
         person.sees(title)
