@@ -160,12 +160,6 @@ def give_back(realm: Realm, who: object, *, factor: str, caller: str = UNKNOWN_N
     counters.update(failures=F("failures") - 1, locked_until=Case(locked_by_this, default=F("locked_until")))
 
 
-def write_unchanged(realm: Realm, who: object, *, factor: str, caller: str = UNKNOWN_NETWORK) -> None:
-    """Write the row of a counter as it is, in place of a row that only exists for a known name: it takes as long."""
-    counters = realm.attempts._default_manager.filter(subject=subject_of(realm, who), factor=factor, caller=caller)
-    counters.update(failures=F("failures"))
-
-
 def clear(realm: Realm, who: object, *, factor: str, caller: str = UNKNOWN_NETWORK) -> None:
     """Delete the counter after a success."""
     realm.attempts._default_manager.filter(subject=subject_of(realm, who), factor=factor, caller=caller).delete()

@@ -11,6 +11,7 @@ from django.utils.timezone import now
 from identity_platform.api import ratelimit
 from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ApiError, NotAllowed
+from identity_platform.api.response_time import rounding
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.crypto import hash_token, same
 from identity_platform.postgresql.row_errors import first_or, unique_or
@@ -91,6 +92,7 @@ def verify_email_by_token(*, token: str, registrant: Registrant) -> EndUser | Ad
         raise EmailProofInvalid from problem
 
 
+@rounding(EmailProofInvalid)
 @attempts.guess("signin", attempts.WRONG_SECRET)
 def verify_email_by_code(
     *, tenant_id: UUID, email: str, code: str, registrant: Registrant, user_id: UUID | None = None
@@ -104,9 +106,6 @@ def verify_email_by_code(
     try:
         with in_tenant(tenant_id, Purpose.WRITE) as tenant:
             rows = _count_attempt(email_key(email), user_id)
-            if not rows:
-                # An unknown address costs a comparison too.
-                same(proofs.code_digest(tenant, uuid4(), code), b"")
             for row in rows:
                 if same(proofs.code_digest(tenant, row.pk, code), bytes(row.code_digest)):
                     attempts.clear(END_USERS, _guesser(row.email_key, user_id), factor=attempts.EMAIL_CODE)
@@ -160,13 +159,9 @@ def _count_attempt(key: str, user_id: UUID | None) -> list[MailedCode]:
             chosen = list(waiting.order_by(own_first, "created_at").values_list("pk", flat=True)[:MAX_COMPARED])
             # Locked in one order, as everywhere; those that a parallel attempt has used up are left out.
             compared = list(waiting.filter(pk__in=chosen or [uuid4()]).order_by("pk").select_for_update())
-            rows += compared
-            if model is PendingRegistration and not rows:
-                # An unknown address costs the same: a row is written, here that of the counter.
-                attempts.write_unchanged(END_USERS, _guesser(key, user_id), factor=attempts.EMAIL_CODE)
-                continue
             counted = model._default_manager.filter(pk__in=[row.pk for row in compared] or [uuid4()])
             counted.update(own_wrong_codes=F("own_wrong_codes") + own_one, wrong_codes=F("wrong_codes") + one - own_one)
+            rows += compared
     return rows
 
 

@@ -14,6 +14,7 @@ from identity_platform.api.cursors import Position, read_cursor, write_cursor
 from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ApiError, Unavailable
 from identity_platform.api.pagination import Page
+from identity_platform.api.response_time import rounding
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.postgresql.row_errors import first_or, unique_or
 from tenants import keys, lookup
@@ -86,7 +87,7 @@ def register_end_user(
     """
     attempts.limit_address("registration")
     key = email_key(email)
-    with in_tenant(tenant_id, Purpose.WRITE) as tenant:
+    with rounding() as time_taken, in_tenant(tenant_id, Purpose.WRITE) as tenant:
         client = first_or(Client.objects.filter(pk=client_id, tenant_id=tenant_id, active=True), UnknownClient)
         is_open = client.self_registration and tenant.effective["self_registration"]
         entitled = _may_register(by, provider, is_open=is_open)
@@ -97,6 +98,7 @@ def register_end_user(
                 "Send a password.", details={"password": ["A password is required for the provider local."]}
             )
         if password is not None and not entitled and proofs.is_required(tenant):
+            time_taken.rounds = True
             return _register_pending(tenant, email=email, name=name, client_id=client_id, password=password), None
         # A caller who creates a user with a password knows it: it must not take the place of the owner's own.
         replaces = entitled and password is None

@@ -7,6 +7,7 @@ from uuid import UUID
 from django.db.models import BooleanField, ExpressionWrapper
 
 from identity_platform.api.email_addresses import email_key
+from identity_platform.api.response_time import rounding
 from identity_platform.audit.origin import set_actor, set_end_user_address
 from tenants import lookup
 from tenants.context import in_tenant
@@ -49,6 +50,7 @@ class SignIn(Generic[User]):
         return self.mfa_token is not None and self.enrollment_ticket is not None
 
 
+@rounding(WrongCredentials)
 @attempts.guess("signin", attempts.WRONG_SECRET)
 def sign_in_admin(*, username: str, password: str, user_agent: str = "") -> SignIn[AdminUser]:
     """Sign an admin user in by username or e-mail address and password.
@@ -90,6 +92,7 @@ def sign_in_admin(*, username: str, password: str, user_agent: str = "") -> Sign
     return SignIn(user, user.tenant_id, None, tokens, enrollment_ticket=ticket)
 
 
+@rounding(WrongCredentials)
 def sign_in_end_user(
     *,
     client_id: UUID,
@@ -140,6 +143,7 @@ def _sign_in_through(
         return _sign_in_end_user(tenant, client_id, client, email=email, password=password, user_agent=user_agent)
 
 
+@rounding(WrongCredentials, EmailNotVerified)
 @attempts.guess("signin", attempts.WRONG_SECRET)
 def sign_in_browser(*, tenant_id: UUID, email: str, password: str, user_agent: str = "") -> SignIn[EndUser]:
     """Sign an end user in at the tenant's hosted pages. Call it in `sessions.browser.opening_browser_session`.
