@@ -29,6 +29,9 @@ SELECT current_setting('max_connections')::int - current_setting('superuser_rese
 # Connections of one `tenant_worker` to the global database: four of its queue, one of each of its eight tasks at a time,
 # twelve of threads that tasks start, one of its leases.
 TENANT_WORKER_CONNECTIONS = 25
+# Connections of one `tenant_worker` to the tenants' databases of one server, and how long a task waits for one: requests
+# need the others.
+BACKGROUND_CONNECTIONS, BACKGROUND_WAIT_SECONDS = 4, 60.0
 # A function of the number of servers and their revisions, not of tenants.
 _MOST_CACHED = 256
 _names: dict[int, str] = {}

@@ -11,6 +11,7 @@ import math
 import os
 import queue
 import socket
+import sys
 import threading
 import time
 from collections import defaultdict
@@ -34,8 +35,9 @@ from psycopg import OperationalError
 from identity_platform import processes
 from identity_platform.postgresql import statement_timeout
 from tenants import servers
-from tenants.backend.pool import Key, TenantConnectionPool
+from tenants.backend.pool import TenantConnectionPool
 from tenants.backend.raw import TenantConnection
+from tenants.backend.stuck import Key
 from tenants.models import ConnectionLease, DatabaseServer
 
 log = structlog.get_logger("identity.tenants")
@@ -304,6 +306,8 @@ class Leases:
 
     def _shrink(self, server_id: int, use: Use | None) -> None:
         """Lower what is leased in this process to what it uses. Connections are closed before their lease ends."""
+        if not math.isinf(self._pool.keep_seconds):
+            self._pool.close_unused(server_id, keep=sys.maxsize, idle_for=self._pool.keep_seconds)
         if use is not None and (use.refused or use.room < 0):
             self._pool.close_unused(server_id, keep=use.share, idle_for=self._renew_every)
             self._pool.retract(server_id, step=1)

@@ -6,6 +6,7 @@ most `wait` seconds. A process that serves requests opens only what it has lease
 server whose connections are not leased it opens at most `base`.
 """
 
+import math
 import os
 import threading
 import time
@@ -19,9 +20,8 @@ from psycopg.pq import TransactionStatus
 from identity_platform.postgresql.base import is_stale
 from tenants import servers
 from tenants.backend.raw import TenantConnection as Raw
+from tenants.backend.stuck import Key, StuckDatabases
 from tenants.errors import DatabaseServerFull, TenantConnectionsExhausted
-
-Key = tuple[int, int, str]
 
 OPEN = Gauge("identity_tenant_connections", "Open connections to tenant databases.", multiprocess_mode="livesum")
 BUDGET = Gauge("identity_tenant_connection_budget", "How many may be open.", multiprocess_mode="livesum")
@@ -58,6 +58,9 @@ class TenantConnectionPool:
         self.wait = wait
         # None in commands, which open connections without leases.
         self.lender: Lender | None = None
+        # Of a process in the background (`yield_to_requests`): how many it opens to one server, how long it keeps idle ones.
+        self.most_on_server: int | None = None
+        self.keep_seconds = math.inf
         self._reset()
         # A forked child must neither use nor close its parent's connections.
         os.register_at_fork(after_in_child=self._reset)
@@ -69,16 +72,28 @@ class TenantConnectionPool:
         # By server id. Only servers whose connections are leased are in `_leased`.
         self._open_on: defaultdict[int, int] = defaultdict(int)
         self._leased: dict[int, int] = {}
+        self._stuck = StuckDatabases()
+        # When a connection to a server was last opened or given back in order.
+        self._responded_at: dict[int, float] = {}
 
     @property
     def open(self) -> int:
         """The number of connections that are open or being opened, including idle ones."""
         return self._open
 
+    def yield_to_requests(self, *, most: int, wait: float, keep_seconds: float) -> None:
+        """Open at most `most` connections to each server, wait longer for one, and close those that are idle for so long.
+
+        For processes beside those that serve requests. One that goes through all tenants would otherwise keep a connection
+        to each of them, which requests then lack, and use none again before the next round.
+        """
+        self.most_on_server, self.wait, self.keep_seconds = most, wait, keep_seconds
+
     def take(self, key: Key, connect: Callable[[], Raw]) -> Raw:
         """Return an idle connection to `key`, or a new one from `connect()` within the budget and the leases.
 
-        Raises TenantConnectionsExhausted or DatabaseServerFull after `wait` seconds, and the errors of `connect`.
+        Raises TenantConnectionsExhausted or DatabaseServerFull after `wait` seconds, and the errors of `connect`, also at once
+        where the database has accepted no connection a moment ago (ConnectionTimeout).
         """
         deadline = time.monotonic() + self.wait
         lender = self.lender
@@ -92,9 +107,10 @@ class TenantConnectionPool:
                     if (raw := self._idle_one(key, closing)) is not None:
                         return raw
                     if leases is not None:
-                        missing = self._missing(key[0], closing, leases=leases, refused=refused)
+                        missing = self._missing(key, closing, leases=leases, refused=refused)
                         if missing is None:
                             self._count(key[0], 1)
+                            self._stuck.opens(key)
                             break
                         if missing is not _LEASE:
                             if not waited:
@@ -113,14 +129,36 @@ class TenantConnectionPool:
                 refused = not lender.ask(key, connect, deadline)
         OPENED.inc()
         BUDGET.set(self.budget)
+        began = time.monotonic()
         try:
-            return connect()
-        except BaseException:
-            self.discarded(key)
+            raw = connect()
+        except BaseException as problem:
+            self._opened(key, began, problem)
             raise
+        self._opened(key, began, None)
+        return raw
 
-    def _missing(self, server_id: int, closing: list[Raw], *, leases: bool, refused: bool) -> str | None:
-        """Return what one more connection lacks; None if there is room. Idle ones that make room are put into `closing`."""
+    def _opened(self, key: Key, began: float, problem: BaseException | None) -> None:
+        with self._changed:
+            if problem is None:
+                self._responded_at[key[0]] = time.monotonic()
+            responds = self._responded_at.get(key[0], -math.inf) >= began
+            self._count(key[0], -self._stuck.opened(key, problem, server_responds=responds))
+            # All: only some of those who wait may wait for this database or server.
+            self._changed.notify_all()
+
+    def _missing(self, key: Key, closing: list[Raw], *, leases: bool, refused: bool) -> str | None:
+        """Return what one more connection lacks; None if there is room. Idle ones that make room are put into `closing`.
+
+        Raises ConnectionTimeout during the pause of a database that accepts none.
+        """
+        server_id = key[0]
+        for of_server, number in self._stuck.forget_old().items():
+            self._count(of_server, -number)
+        if not self._stuck.may_open(key):
+            return _BUDGET
+        if self.most_on_server is not None and self._open_on[server_id] >= self.most_on_server:
+            return _BUDGET
         while leases and self._open_on[server_id] >= self._leased.setdefault(server_id, 0):
             if not refused:
                 return _LEASE
@@ -148,8 +186,9 @@ class TenantConnectionPool:
         reusable = not raw.closed and raw.pgconn.transaction_status == TransactionStatus.IDLE and raw.autocommit
         with self._changed:
             leased = self._leased.get(key[0])
-            if reusable and not raw.leaves_state and (leased is None or self._open_on[key[0]] <= leased):
-                raw.idle_since = time.monotonic()
+            keeps = self.keep_seconds > 0 and (leased is None or self._open_on[key[0]] <= leased)
+            if reusable and not raw.leaves_state and keeps:
+                raw.idle_since = self._responded_at[key[0]] = time.monotonic()
                 self._idle.setdefault(key, []).append(raw)
                 self._idle.move_to_end(key)
                 self._changed.notify()
@@ -161,7 +200,8 @@ class TenantConnectionPool:
         """Count a taken connection as closed."""
         with self._changed:
             self._count(key[0], -1)
-            self._changed.notify()
+            # All: only some of those who wait may wait for this server.
+            self._changed.notify_all()
 
     def close_idle(self, database: str | None = None) -> None:
         """Close idle connections of one database, before it is dropped, or of all."""

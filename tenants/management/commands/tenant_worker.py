@@ -6,7 +6,7 @@ from django.conf import settings
 from identity_platform import task_queue
 from identity_platform.serving import embedded, metrics_server
 from tenants import servers, tasks, warm_pool
-from tenants.backend.base import LEASES
+from tenants.backend.base import LEASES, POOL
 from tenants.management import terminal
 
 DAY = 86_400.0
@@ -83,6 +83,9 @@ class Command(terminal.OperatorCommand):
             self._fill_once(size)
             return
         metrics_server.start(metrics)
+        POOL.yield_to_requests(
+            most=servers.BACKGROUND_CONNECTIONS, wait=servers.BACKGROUND_WAIT_SECONDS, keep_seconds=0.0
+        )
         LEASES.start(own=servers.TENANT_WORKER_CONNECTIONS, command="tenant_worker")
         task_queue.run_worker(
             QUEUES,

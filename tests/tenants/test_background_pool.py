@@ -1,0 +1,69 @@
+"""The connections of processes beside those that serve requests: few, and none that is idle."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from django.db import connections
+
+from tenants.backend.pool import Key, TenantConnectionPool
+from tenants.backend.raw import TenantConnection
+from tenants.context import in_tenant
+from tenants.errors import TenantConnectionsExhausted
+from tenants.target import TENANT_ALIAS, current_target
+from tests.world import TestTenant
+
+
+@pytest.fixture
+def pool() -> Iterator[TenantConnectionPool]:
+    background = TenantConnectionPool(budget=20, base=20, wait=30)
+    background.yield_to_requests(most=2, wait=0.1, keep_seconds=0)
+    yield background
+    background.close_idle()
+
+
+@contextmanager
+def entered(tenant: TestTenant) -> Iterator[tuple[Key, Callable[[], TenantConnection]]]:
+    """Enter the tenant; yield its key in a pool and what opens a connection to its database."""
+    with in_tenant(tenant.id):
+        target = current_target()
+        yield target.key, lambda: connections[TENANT_ALIAS]._open(target)
+
+
+def test_given_back_connection_is_closed(pool: TenantConnectionPool, tenant: TestTenant) -> None:
+    with entered(tenant) as (key, connect):
+        raw = pool.take(key, connect)
+        pool.give_back(key, raw)
+    assert (raw.closed, pool.open) == (True, 0)
+
+
+def test_connections_to_one_server_are_few(
+    pool: TenantConnectionPool, tenant: TestTenant, other_tenant: TestTenant
+) -> None:
+    with entered(tenant) as (key, connect):
+        first = pool.take(key, connect)
+    with entered(other_tenant) as (other_key, connect):
+        second = pool.take(other_key, connect)
+        with pytest.raises(TenantConnectionsExhausted):
+            pool.take(other_key, connect)
+        pool.give_back(key, first)
+        third = pool.take(other_key, connect)
+    for raw in (second, third):
+        pool.give_back(other_key, raw)
+    assert pool.open == 0
+
+
+def test_idle_connection_is_kept_for_as_long_as_the_process_says(
+    pool: TenantConnectionPool, tenant: TestTenant
+) -> None:
+    pool.yield_to_requests(most=2, wait=0.1, keep_seconds=600)
+    with entered(tenant) as (key, connect):
+        raw = pool.take(key, connect)
+        pool.give_back(key, raw)
+        assert pool.take(key, connect) is raw
+        pool.give_back(key, raw)
+    pool.close_unused(key[0], keep=sys.maxsize, idle_for=600)
+    assert not raw.closed
+    pool.close_unused(key[0], keep=sys.maxsize, idle_for=0)
+    assert (raw.closed, pool.open) == (True, 0)
