@@ -30,6 +30,8 @@ ROOMS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
             "tests/userflow/sessions",
             "tests/userflow/signin",
             "tests/userflow/access",
+            "tests/userflow/clients",
+            "tests/userflow/endusers/test_roles_and_groups.py",
             "tests/openid/test_token_rules.py",
         ),
     ),
@@ -48,7 +50,10 @@ ROOMS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
             "tests/userflow/signin/test_action_table.py",
         ),
     ),
-    "mfa": ("mfa/**/*.py", ("tests/mfa", "tests/attacks", "tests/openid/pages/test_enrollment.py")),
+    "mfa": (
+        "mfa/**/*.py",
+        ("tests/mfa", "tests/attacks", "tests/userflow/admins", "tests/openid/pages/test_enrollment.py"),
+    ),
     "tokens": (
         "openid/tokens/*.py",
         ("tests/openid/test_token_rules.py", "tests/openid/test_code_exchange.py", "tests/openid"),
