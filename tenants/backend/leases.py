@@ -306,6 +306,8 @@ class Leases:
 
     def _shrink(self, server_id: int, use: Use | None) -> None:
         """Lower what is leased in this process to what it uses. Connections are closed before their lease ends."""
+        # A burst of requests of one tenant opens several; one is enough until the next burst.
+        self._pool.close_surplus(server_id, idle_for=self._renew_every)
         if not math.isinf(self._pool.keep_seconds):
             self._pool.close_unused(server_id, keep=sys.maxsize, idle_for=self._pool.keep_seconds)
         if use is not None and (use.refused or use.room < 0):

@@ -262,6 +262,16 @@ class TenantConnectionPool:
                 self._leased[server_id] = 0
         self._close(lambda key: key[0] == server_id)
 
+    def close_surplus(self, server_id: int, *, idle_for: float) -> None:
+        """Close connections to the server that were idle for so many seconds, but for the last one used of each database."""
+        closing: list[tuple[Key, Raw]] = []
+        with self._changed:
+            before = time.monotonic() - idle_for
+            for key, stack in self._idle.items():
+                while key[0] == server_id and len(stack) > 1 and stack[0].idle_since < before:
+                    closing.append((key, stack.pop(0)))
+        self._close_taken(closing)
+
     def close_unused(self, server_id: int, *, keep: int, idle_for: float) -> None:
         """Close connections to the server that were idle for so many seconds, and idle ones until only `keep` are open."""
         closing: list[tuple[Key, Raw]] = []

@@ -1,4 +1,4 @@
-"""The connections of processes beside those that serve requests: few, and none that is idle."""
+"""Which connections a process closes while nobody uses them: in the background all, else those beyond one of a tenant."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -67,3 +67,21 @@ def test_idle_connection_is_kept_for_as_long_as_the_process_says(
     assert not raw.closed
     pool.close_unused(key[0], keep=sys.maxsize, idle_for=0)
     assert (raw.closed, pool.open) == (True, 0)
+
+
+def test_one_idle_connection_of_a_tenant_is_kept(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    pool = TenantConnectionPool(budget=20, base=20, wait=1)
+    for person in (tenant, other_tenant):
+        with entered(person) as (key, connect):
+            taken = [pool.take(key, connect) for _ in range(3)]
+            for raw in taken:
+                pool.give_back(key, raw)
+    pool.close_surplus(key[0], idle_for=600)
+    assert pool.open == 6
+    pool.close_surplus(key[0], idle_for=0)
+    assert pool.open == 2
+    with entered(other_tenant) as (key, connect):
+        # The one that was used last.
+        assert pool.take(key, connect) is taken[-1]
+    taken[-1].close()
+    pool.close_idle()
