@@ -78,6 +78,14 @@ def string_list(name: str, default: list[str]) -> list[str]:
     return default if value is None else [part.strip() for part in value.split(",") if part.strip()]
 
 
+def choices(name: str, allowed: Sequence[str]) -> list[str]:
+    """Return a comma-separated list of some of the allowed words."""
+    found = string_list(name, [])
+    if unknown := [word for word in found if word not in allowed]:
+        raise ImproperlyConfigured(f"{name} must list some of {', '.join(allowed)}, not {unknown[0]!r}.")
+    return found
+
+
 def networks(name: str, default: list[str]) -> list[IPv4Network | IPv6Network]:
     """Return a comma-separated list of networks in CIDR form (RFC 4632), or single addresses.
 

@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 from identity_platform.environment import (
     boolean,
+    choices,
     database,
     directory_clouds,
     domain,
@@ -126,6 +127,8 @@ DATABASE_ADMIN = {
     **_admin,
     "OPTIONS": {"connect_timeout": 5, "application_name": "identity-admin", **_admin["OPTIONS"]},
 }
+# What `check --deploy` accepts without TLS outside this machine (`tenants.transport`).
+UNENCRYPTED_CONNECTIONS = choices("UNENCRYPTED_CONNECTIONS", ("database", "cache", "mail"))
 DATABASE_ROUTERS = ["tenants.router.TenantRouter"]
 
 # --- background work --------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ class TenantsConfig(AppConfig):
 
         from identity_platform.api.metrics import add_collector
         from identity_platform.signals import worker_starting
-        from tenants import checks, lookup, metrics, revocations  # noqa: F401  # importing `checks` registers the system checks
+        from tenants import checks, lookup, metrics, revocations, transport  # noqa: F401  # importing registers the checks
         from tenants.signals import revocations_noted
 
         revocations_noted.connect(revocations.deliver_noted)

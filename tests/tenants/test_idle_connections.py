@@ -1,4 +1,4 @@
-"""Which connections a process closes while nobody uses them: in the background all, else those beyond one of a tenant."""
+"""Which connections a process closes while none needs them: in the background all, else those beyond one of a tenant."""
 
 import sys
 from collections.abc import Callable, Iterator
