@@ -117,6 +117,17 @@ def test_ticket_counts_sms_codes_never_requested(tenant: TestTenant) -> None:
     assert Api().post("/webauthn/sms/requestCode", named).status_code == 401
 
 
+def test_ticket_ends_after_five_wrong_codes_of_a_message(tenant: TestTenant) -> None:
+    ben = new_user(tenant).enrol_phone()
+    named = {**ben.named_with_client, "mfa_token": ben.sign_in().json()["mfa_token"]}
+    assert Api().post("/webauthn/sms/requestCode", named).status_code == 200
+    right = code_to(ben.phone)
+    wrong = f"{(int(right) + 1) % 1_000_000:06d}"
+    for _ in range(5):
+        assert Api().post("/webauthn/sms/verify", {**named, "code": wrong}).status_code == 400
+    assert Api().post("/webauthn/sms/verify", {**named, "code": right}).status_code == 401
+
+
 def test_locked_attempts_do_not_count_against_ticket(ann: TestUser) -> None:
     good = ann.sign_in().json()["mfa_token"]
     for _ in range(5):
