@@ -52,7 +52,13 @@ ROOMS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "mfa": (
         "mfa/**/*.py",
-        ("tests/mfa", "tests/attacks", "tests/userflow/admins", "tests/openid/pages/test_enrollment.py"),
+        (
+            "tests/mfa",
+            "tests/attacks",
+            "tests/userflow/admins",
+            "tests/openid/pages/test_enrollment.py",
+            "tests/openid/pages/test_remembered_devices.py",
+        ),
     ),
     "tokens": (
         "openid/tokens/*.py",
