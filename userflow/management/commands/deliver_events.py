@@ -7,12 +7,10 @@ from django.conf import settings
 from identity_platform import tracing
 from identity_platform.serving import metrics_server
 from tenants import servers
-from tenants.backend.base import LEASES, POOL
+from tenants.backend.base import LEASES
 from tenants.management import terminal
 from userflow import mail
 from userflow.webhooks.deliverer import Deliverer
-
-_KEEP_SECONDS = 5.0
 
 
 class Command(terminal.OperatorCommand):
@@ -41,10 +39,6 @@ class Command(terminal.OperatorCommand):
             metrics_server.start(metrics)
             tracing.set_up()
             # Its threads, this one, and those that send mails and renew leases.
-            # Its tenants are busy or silent for long: an idle connection is soon used again, or not at all.
-            POOL.yield_to_requests(
-                most=max(1, threads) + 2, wait=settings.TENANT_CONNECTION_WAIT_SECONDS, keep_seconds=_KEEP_SECONDS
-            )
             LEASES.start(own=servers.global_connections(max(1, threads) + 1), command="deliver_events")
             self.stdout.write("Ready.")
             self.stdout.flush()
