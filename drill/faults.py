@@ -21,7 +21,8 @@ import psycopg
 from bench.home import ROOT
 from drill.cluster import Cluster, Node, NotThere, postgres_programs, wait_until
 from drill.instances import Program
-from drill.load import Writer
+from drill.load import Writer, load
+from drill.mails import MailServer, Registrant, missing_mails, overtaken_mails
 from drill.network import missing_for_networks
 from drill.sentinels import Sentinels
 from drill.webhooks import Receiver, missing, out_of_order, receiving
@@ -241,6 +242,62 @@ def deliverer_is_killed(world: World) -> None:
         program.kill()
         time.sleep(3)
         program.start()
+        time.sleep(5)
+
+
+MAILS_ARRIVE_SECONDS = 180.0
+MAIL_FAULT_SECONDS = 20.0
+
+
+@contextmanager
+def _mailing(world: World) -> Iterator[None]:
+    """The instances send mails to a server of the drill, and one deliverer sends what they leave."""
+    server = MailServer()
+    server.start()
+    world.mail_server = server
+    world.settings = {"EMAIL_URL": server.url}
+    command = [str(ROOT / "manage.py"), "deliver_events"]
+    deliverer = Program(world.home, "mail-deliverer", command, **world.settings)
+    world.programs = [deliverer]
+    try:
+        deliverer.start()
+        yield
+        with suppress(NotThere):
+            wait_until(MAILS_ARRIVE_SECONDS, lambda: not missing_mails(world.registrants, server), "Mails are missing")
+        world.lost += missing_mails(world.registrants, server)
+        world.wrong += overtaken_mails(world.registrants, server)
+    finally:
+        deliverer.kill()
+        server.stop()
+        world.registrants = []
+
+
+def mail_server_is_away(world: World) -> None:
+    """The mail server stops, refuses, and hangs, while users register; an instance and the deliverer are killed meanwhile."""
+    assert world.front is not None
+    server, (deliverer,) = world.mail_server, world.programs
+    assert server is not None
+    world.registrants = [Registrant(world.port, tenant.tenant_id, tenant.client_id) for tenant in world.tenants]
+    for registrant in world.registrants:
+        registrant.keeps_connection = False
+    with load(world.registrants):
+        time.sleep(5)
+        server.stop()
+        time.sleep(MAIL_FAULT_SECONDS)
+        instance = world.front.instances[0]
+        world.front.nginx.reload(down=instance.port)
+        time.sleep(1)
+        instance.kill()
+        deliverer.kill()
+        deliverer.start()
+        instance.start()
+        world.front.nginx.reload()
+        server.start()
+        server.refuses = True
+        time.sleep(MAIL_FAULT_SECONDS)
+        server.refuses, server.hangs = False, True
+        time.sleep(MAIL_FAULT_SECONDS)
+        server.hangs = False
         time.sleep(5)
 
 
@@ -640,6 +697,16 @@ DRILLS = (
         failures=False,
         gap=3,
         around=_delivering,
+    ),
+    Drill(
+        "mail_server_is_away",
+        "the mail server is stopped, refuses, and hangs, 20 s each; an instance and the deliverer are killed meanwhile; every "
+        "mail arrives, in its order",
+        mail_server_is_away,
+        failures=False,
+        gap=3,
+        instances=2,
+        around=_mailing,
     ),
     Drill(
         "disk_is_full",

@@ -17,6 +17,7 @@ from bench.servers import Server
 from drill.cluster import Cluster, NotThere, SingleServer
 from drill.instances import Front, Program
 from drill.load import Client, Writer
+from drill.mails import MailServer, Registrant
 from drill.network import Network
 from drill.sentinels import Sentinels
 
@@ -30,7 +31,7 @@ class World:
 
     `kept`: what ends with the world. `network`: the machines of the cluster, in a world that has them.
     `front`: the instances behind nginx, in drills that have them, which start with `settings` (environment variables).
-    `programs`, `sentinels`: what else runs.
+    `programs`, `sentinels`, `mail_server`: what else runs. `registrants`: who causes mails.
     `about`: the tenants that the fault is about. `lost`, `wrong`: what a drill itself has found, such as missing webhooks.
     """
 
@@ -46,6 +47,8 @@ class World:
     programs: list[Program] = field(default_factory=list)
     settings: dict[str, str] = field(default_factory=dict)
     sentinels: Sentinels | None = None
+    mail_server: MailServer | None = None
+    registrants: list[Registrant] = field(default_factory=list)
     lost: int = 0
     wrong: int = 0
     _second: SingleServer | None = None

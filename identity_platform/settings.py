@@ -429,6 +429,9 @@ WEBHOOK_DEAD_DAYS = integer("WEBHOOK_DEAD_DAYS", 30, least=1, most=365)
 # How many endpoints a deliverer serves at the same moment, and how often it looks at a tenant that gave no hint.
 WEBHOOK_THREADS = integer("WEBHOOK_THREADS", 16, least=1, most=256)
 WEBHOOK_SWEEP_SECONDS = integer("WEBHOOK_SWEEP_SECONDS", 60, least=1, most=86_400)
+# How long a mail is tried again that the mail server does not take, and how long it is kept when it is given up.
+MAIL_RETRY_SECONDS = integer("MAIL_RETRY_SECONDS", 3 * 86_400, least=60, most=14 * 86_400)
+MAIL_DEAD_DAYS = integer("MAIL_DEAD_DAYS", 30, least=1, most=365)
 DEFAULT_FROM_EMAIL = text("EMAIL_FROM", "Identity platform <no-reply@localhost>")
 
 # --- logs ------------------------------------------------------------------------------------------------------------

@@ -20,7 +20,8 @@ class UserflowConfig(AppConfig):
         from userflow.directory.people import keep_admins_decision
         from userflow.domains.recording import find_unrecorded
         from userflow.invitations.queries import delete_invitations_of
-        from userflow.signals import end_user_activity_set, end_user_erasing
+        from userflow.mail_delivery.background import send_behind_response
+        from userflow.signals import end_user_activity_set, end_user_erasing, mail_queued
         from userflow.user_index.actions import follow_restore
         from userflow.user_index.entries import remove_tenant
         from userflow.webhooks.logout_tokens import end_sessions_before_resuming
@@ -33,3 +34,4 @@ class UserflowConfig(AppConfig):
         tenant_resuming.connect(end_sessions_before_resuming)
         end_user_activity_set.connect(keep_admins_decision)
         end_user_erasing.connect(delete_invitations_of)
+        mail_queued.connect(send_behind_response)

@@ -234,11 +234,6 @@ class WeakPassword(errors.ValidationFailed):
     message = "The password is too weak. See `details`."
 
 
-class MailBusy(errors.Unavailable):
-    code = "mail_busy"
-    message = "Too many mails are waiting to be sent. Try again in a moment."
-
-
 class WrongCurrentPassword(errors.ApiError):
     code = "current_password_wrong"
     message = "The current password is wrong."

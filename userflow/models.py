@@ -11,6 +11,7 @@ from userflow.directory import models as directory
 from userflow.domains import models as domains
 from userflow.events import models as events
 from userflow.invitations import models as invitations
+from userflow.mail import models as mail
 from userflow.sessions import models as sessions
 from userflow.transfer import models as transfer
 from userflow.user_index import models as user_index

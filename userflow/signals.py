@@ -33,3 +33,7 @@ client_needs_consent: Final = Signal()
 
 # The tenant has lost its sign-in domain. Sent with `domain` in the tenant's transaction.
 sign_in_domain_lost: Final = Signal()
+
+# A mail was queued and its transaction is committed. Sent with `tenant_id`, None for the global database. The receiver sends
+# it behind the response and raises nothing.
+mail_queued: Final = Signal()

@@ -27,6 +27,7 @@ from tenants.errors import UnknownTenant
 from tenants.models import TenantDatabase
 from tenants.schema import why
 from tenants.states import ALLOWED, Purpose
+from userflow.mail_delivery.sending import wakeups as mail_wakeups
 
 COLLECTED_STATES: Final = [state for state, purposes in ALLOWED.items() if Purpose.INSPECT in purposes]
 # Older transactions have ended: a request's statements time out after seconds.
@@ -170,6 +171,9 @@ def _keep(known: TenantFigures, collected: queries.Collected) -> None:
         marked = bool(collected.failing_endpoints or collected.overdue_endpoints or rejected)
         TenantFigures.objects.filter(pk=known.pk).update(rejected_sign_ins=rejected, needs_attention=marked)
     known.last_event_id = collected.upto
+    if collected.pending_mails:
+        # Their wake-up may be lost.
+        mail_wakeups.wake(str(known.pk))
 
 
 def _unusual_rejections(tenant_id: UUID) -> int:

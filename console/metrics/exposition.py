@@ -1,9 +1,10 @@
 """Metrics for Prometheus from the last collection: sums over all tenants, and the largest tenants by name.
 
-Six statements a scrape. Prometheus keeps a series for each label for months, so no metric has one for every tenant.
+Eight statements a scrape. Prometheus keeps a series for each label for months, so no metric has one for every tenant.
 """
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any, Final
 
 from django.db.models import Count, Max, Min, Q, Sum
@@ -13,6 +14,7 @@ from prometheus_client.metrics_core import Metric
 from console.jobs.models import Job
 from console.metrics.models import TenantDay, TenantFigures
 from identity_platform.api.metrics import gauge
+from userflow.mail.models import PlatformMail
 
 LARGEST: Final = 20
 
@@ -44,6 +46,17 @@ def collect() -> Iterator[Metric]:
     )
 
 
+def _mails_of_the_platform() -> dict[str, int]:
+    """Count the mails to admin users, as the figures of tenants count those to end users."""
+    moment = now()
+    pending = Q(status=PlatformMail.PENDING)
+    return PlatformMail.objects.aggregate(
+        mails_pending=Count("pk", filter=pending),
+        mails_overdue=Count("pk", filter=pending & Q(created_at__lt=moment - timedelta(minutes=15))),
+        mails_dead=Count("pk", filter=Q(settled_at__gt=moment - timedelta(days=1))),
+    )
+
+
 def _sums() -> Iterator[Metric]:
     sums: dict[str, Any] = TenantFigures.objects.aggregate(
         users=Sum("users"),
@@ -52,10 +65,15 @@ def _sums() -> Iterator[Metric]:
         size=Sum("database_bytes"),
         pending=Sum("pending_messages"),
         overdue=Sum("overdue_endpoints"),
+        mails_pending=Sum("pending_mails"),
+        mails_overdue=Sum("overdue_mails"),
+        mails_dead=Sum("dead_mails"),
         unsealed=Sum("unsealed_events"),
         failing=Count("pk", filter=~Q(failure="")),
         newest=Max("collected_at"),
     )
+    for key, number in _mails_of_the_platform().items():
+        sums[key] = (sums[key] or 0) + number
     for name, text, key in (
         ("identity_users", "End users of all tenants.", "users"),
         ("identity_users_active", "Those that are active.", "active"),
@@ -63,6 +81,9 @@ def _sums() -> Iterator[Metric]:
         ("identity_databases_bytes", "Size of all tenant databases.", "size"),
         ("identity_webhook_messages_pending", "Webhook messages still to be sent.", "pending"),
         ("identity_webhook_endpoints_overdue", "Endpoints whose next message is due since five minutes.", "overdue"),
+        ("identity_mails_pending", "Mails still to be sent.", "mails_pending"),
+        ("identity_mails_overdue", "Mails that wait since 15 minutes.", "mails_overdue"),
+        ("identity_mails_given_up", "Mails that were given up within a day.", "mails_dead"),
         ("identity_audit_events_unsealed", "Audit events of tenants without a seal.", "unsealed"),
         ("identity_figures_failing_tenants", "Tenants whose database could not be read.", "failing"),
     ):

@@ -16,6 +16,9 @@ class TenantFigures(models.Model):
     pending_messages = models.BigIntegerField(default=0, db_default=0, help_text="Webhook messages still to be sent.")
     overdue_endpoints = models.BigIntegerField(default=0, db_default=0, help_text="Whose next message is overdue.")
     unsealed_events = models.BigIntegerField(default=0, db_default=0, help_text="Audit events without a seal.")
+    pending_mails = models.BigIntegerField(default=0, db_default=0, help_text="Mails still to be sent.")
+    overdue_mails = models.BigIntegerField(default=0, db_default=0, help_text="Those of them that wait for 15 minutes.")
+    dead_mails = models.BigIntegerField(default=0, db_default=0, help_text="Mails that were given up within a day.")
     failing_endpoints = models.BigIntegerField(
         default=0, db_default=0, help_text="Webhook endpoints that fail, or were disabled because they failed."
     )

@@ -50,7 +50,10 @@ SELECT people.users, people.active, people.protected,
   (SELECT count(*) FROM userflow_webhookendpoint WHERE client_id IS NULL
     AND (enabled AND failing_since < now() - interval '15 minutes' OR NOT enabled AND disabled_reason IN ('gone', 'failing'))),
   (SELECT count(*) FROM audit_tenantevent
-    WHERE id > coalesce((SELECT to_id FROM audit_tenantseal ORDER BY number DESC LIMIT 1), 0))
+    WHERE id > coalesce((SELECT to_id FROM audit_tenantseal ORDER BY number DESC LIMIT 1), 0)),
+  (SELECT count(*) FROM userflow_tenantmail WHERE status = 'pending'),
+  (SELECT count(*) FROM userflow_tenantmail WHERE status = 'pending' AND created_at < now() - interval '15 minutes'),
+  (SELECT count(*) FROM userflow_tenantmail WHERE settled_at > now() - interval '1 day')
 FROM (SELECT count(*) AS users, count(*) FILTER (WHERE active) AS active,
     count(*) FILTER (WHERE active AND mfa_methods <> '[]') AS protected
   FROM userflow_enduser) AS people
@@ -123,6 +126,11 @@ class Collected:
     overdue_endpoints: int
     failing_endpoints: int
     unsealed_events: int
+    pending_mails: int
+    # Pending for more than 15 minutes: the mail server does not take them, or no deliverer runs.
+    overdue_mails: int
+    # Given up within a day.
+    dead_mails: int
     database_bytes: int
     check_ms: float
     counted_from: date

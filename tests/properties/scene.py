@@ -23,12 +23,12 @@ from tests.openid.pages.visitor import Visitor
 from tests.openid.relying_party import CALLBACK, challenge_of
 from tests.userflow.sessions.clients import FORM
 from tests.world import PASSWORD, TestTenant, User, build_tenant, new_client, unique_ip
-from userflow import mail
 from userflow.accounts.models import Client, EndUser
 from userflow.accounts.permissions_catalogue import BUILT_IN_ROLES, EVERY_PERMISSION, OPERATOR, SELF_PERMISSIONS
 from userflow.accounts.permissions_catalogue import TENANT_ADMIN as TENANT_ADMIN_ROLE
 from userflow.admins.actions import create_admin_user
 from userflow.clients.actions import create_client
+from userflow.mail_delivery import background
 from userflow.roles.actions import bind_users, create_role
 
 TICKET: Final = "X-Enrollment-Ticket"
@@ -223,7 +223,7 @@ class Scene:
         return new
 
     def _receive(self) -> list[Mail]:
-        assert mail.settle(60)
+        assert background.settle(60)
         new = django_mail.outbox[self._mails_read :]
         self._mails_read = len(django_mail.outbox)
         read = []

@@ -22,8 +22,8 @@ from tenants.models import Tenant
 from tests.machine.conftest import within
 from tests.tenants.conftest import make_tenants, throw_away
 from tests.world import TestTenant
-from userflow import mail
 from userflow.accounts.models import EndUser
+from userflow.mail_delivery import background
 
 # Creating many tenants is slow on a busy machine.
 pytestmark = pytest.mark.timeout(300)
@@ -34,7 +34,7 @@ ON_THE_SERVER = "SELECT count(*) FROM pg_stat_activity WHERE starts_with(datname
 @pytest.fixture(autouse=True)
 def no_other_connections() -> None:
     """Earlier tests leave idle ones to other servers, and a mail of theirs takes one to read the tenant's branding."""
-    assert mail.settle()
+    assert background.settle()
     POOL.close_idle()
 
 

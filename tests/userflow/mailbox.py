@@ -5,12 +5,12 @@ from typing import Any
 
 from django.core import mail as django_mail
 
-from userflow import mail
+from userflow.mail_delivery import background
 
 
 def mails_to(address: str, about: str = "") -> list[Any]:
     """Return the mails to this address, oldest first. `about` is part of the subject."""
-    assert mail.settle(60)
+    assert background.settle(60)
     return [sent for sent in django_mail.outbox if sent.to == [address] and about in sent.subject]
 
 

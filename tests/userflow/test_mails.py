@@ -2,32 +2,35 @@
 
 import os
 import re
-import time
 from collections.abc import Callable
 from email import message_from_bytes, policy
-from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.conf import settings
 from django.core import mail as django_mail
+from django.db import connections
 from django.utils.timezone import now
 
 from mfa.notices import mail_enrollment_pass, mail_factor_change
 from tenants.context import current_tenant, in_tenant, tenant_atomic
+from tenants.states import Purpose
+from tenants.target import TENANT_ALIAS
 from tests.openid.pages.visitor import Visitor, begin
 from tests.userflow.invitations.test_invitations import invite
 from tests.userflow.mailbox import code_in, mails_to
 from tests.userflow.tenants.test_branding import EVERYTHING, path_of
 from tests.world import PASSWORD, Api, TestTenant
-from userflow import mail
 from userflow.accounts.models import EndUser
 from userflow.accounts.realms import END_USERS
 from userflow.branding.models import Branding
 from userflow.credentials.email_verification import tell_of_ended_use
 from userflow.email.undo import offer_undo
 from userflow.endusers.taken import tell_owner
-from userflow.mail import PLATFORM
+from userflow.mail.queue import queue_mail
+from userflow.mail.rendering import PLATFORM
+from userflow.mail_delivery import background
 
 RESET = {
     "en": "set a new password",
@@ -58,19 +61,6 @@ def forgot(tenant: TestTenant, email: str, **headers: str) -> Any:
     body = {"email": email, "tenant_id": str(tenant.id)}
     assert Api().post("/uflow/auth/enduser/password/forgot", body, headers=headers).status_code == 200
     return reset_mail(email)
-
-
-def test_mails_to_one_address_are_sent_in_their_order() -> None:
-    sent: list[int] = []
-
-    def send(number: int) -> None:
-        time.sleep(0.004 if number % 3 == 0 else 0)
-        sent.append(number)
-
-    for number in range(60):
-        mail.later(partial(send, number), to="someone@example.com" if number % 2 else "Someone@Example.com")
-    assert mail.settle()
-    assert sent == list(range(60))
 
 
 def reset_mail(email: str) -> Any:
@@ -112,7 +102,7 @@ def test_mail_of_admins_request_ignores_its_language(language: str, new_tenant: 
     person = tenant.register()
     path = f"/uflow/user/enduser/{tenant.id}/{person.id}"
     assert tenant.api.put(path, {"email": f"new-{person.email}"}, headers={"Accept-Language": "fr"}).status_code == 200
-    mail.settle(60)
+    background.settle(60)
     told = [sent for sent in django_mail.outbox if sent.to == [person.email]][-1]
     assert f'<html lang="{language or "en"}">' in html_of(told)
 
@@ -144,7 +134,7 @@ def test_language_of_user_comes_before_page_tenant_and_request(branded: TestTena
 
 def languages_of_mails() -> dict[str, list[str]]:
     """Return the language of each mail that was sent, by subject."""
-    assert mail.settle(60)
+    assert background.settle(60)
     return {sent.subject: re.findall(r'<html lang="(\w+)">', html_of(sent)) for sent in django_mail.outbox}
 
 
@@ -152,6 +142,7 @@ def test_mails_about_address_and_password_are_in_the_users_language(branded: Tes
     person = branded.register()
     api = branded.as_user(person)
     assert api.put("/authmgr/profile", {"language": "fr"}).status_code == 200
+    assert background.settle(60)
     django_mail.outbox.clear()
     proof = {"current_password": PASSWORD}
     assert api.put("/authmgr/profile", {"email": f"new-{person.email}", **proof}).status_code == 200
@@ -164,7 +155,7 @@ def test_notices_are_in_the_users_language(branded: TestTenant) -> None:
     person = branded.register()
     with in_tenant(branded.id):
         EndUser.objects.filter(pk=person.id).update(language="fr", email_verified_at=now())
-    assert mail.settle(60)
+    assert background.settle(60)
     django_mail.outbox.clear()
     with in_tenant(branded.id), tenant_atomic():
         user = EndUser.objects.get(pk=person.id)
@@ -242,26 +233,23 @@ def test_mails_to_admins_are_in_english_without_branding(branded: TestTenant) ->
     assert mails_to(guest["email"])[-1].subject == "Sie sind zu Acme Books eingeladen"
 
 
-def test_mail_of_suspended_tenant_is_sent_without_branding(branded: TestTenant, operator: Api) -> None:
+def test_mail_of_suspended_tenant_is_sent(branded: TestTenant, operator: Api) -> None:
     operator.patch(f"/uflow/admin/tenants/{branded.id}", {"status": "suspended"})
-    mail.send("email_verified", to="someone@example.com", facts={"issuer": "Acme"}, tenant_id=branded.id)
+    with in_tenant(branded.id, Purpose.SIGN_OUT):
+        queue_mail("email_verified", to="someone@example.com", facts={"issuer": "Acme"}, after=TENANT_ALIAS)
     (sent,) = mails_to("someone@example.com")
-    assert sent.subject == "Acme: your address is verified"
+    assert sent.subject == "Acme Books: Ihre Adresse ist bestätigt"
 
 
-def test_forked_process_sends_with_threads_of_its_own() -> None:
-    addresses = [f"{number}@example.com" for number in range(8)]
-    for address in addresses:
-        mail.later(lambda: None, to=address)
-    assert mail.settle()
-    received, sent = os.pipe()
+def test_forked_process_sends_with_threads_of_its_own(tmp_path: Path, settings: Any) -> None:
+    queue_mail("routes_changed", to="before@example.com", facts={}, after="default")
+    assert background.settle()
+    settings.EMAIL_BACKEND, settings.EMAIL_FILE_PATH = "identity_platform.mail_files.EmailBackend", tmp_path
     child = os.fork()
     if child == 0:
-        for address in addresses:
-            mail.later(lambda: os.write(sent, b"."), to=address)
-        mail.settle()
-        os._exit(0)
+        connections.close_all()
+        queue_mail("routes_changed", to="after@example.com", facts={}, after="default")
+        os._exit(0 if background.settle() else 1)
     assert os.waitpid(child, 0)[1] == 0
-    os.close(sent)
-    with os.fdopen(received, "rb") as pipe:
-        assert pipe.read() == b"." * len(addresses)
+    (written,) = tmp_path.iterdir()
+    assert b"To: after@example.com" in written.read_bytes()

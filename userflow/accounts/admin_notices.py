@@ -8,9 +8,9 @@ from django.utils.timezone import now
 
 from identity_platform.audit.origin import current_origin
 from tenants import lookup
-from userflow import mail
 from userflow.accounts.models import AdminUser
 from userflow.accounts.principals import ADMIN, CLIENT, END_USER, OPERATOR, Principal
+from userflow.mail.queue import queue_mail
 
 MACHINE: Final = "a command on the server"
 _KINDS: Final = {OPERATOR: "operator", ADMIN: "admin user", CLIENT: "application", END_USER: "user"}
@@ -32,7 +32,7 @@ def notify_admins(template: str, *, tenant_id: UUID, by: str, facts: Mapping[str
         "address": current_origin().address,
     }
     for email in AdminUser.objects.filter(tenant_id=tenant_id, active=True).values_list("email", flat=True):
-        mail.tell(template, to=email, facts={**known, **facts}, after="default", tenant_id=tenant_id)
+        queue_mail(template, to=email, facts={**known, **facts}, after="default", tenant_id=tenant_id)
 
 
 def notify_of_routes(*, tenant_id: UUID, by: Principal | None, what: str, fields: Collection[str] = ()) -> None:

@@ -17,9 +17,9 @@ from tenants import keys
 from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.lookup import TenantContext
 from tenants.states import Purpose
-from userflow import mail
 from userflow.accounts import session_models as rows
 from userflow.accounts.models import Account, AdminUser, EndUser
+from userflow.mail.queue import queue_mail
 
 
 class Facts(TypedDict, total=False):
@@ -91,10 +91,10 @@ class Realm:
         self.record(action, target=target, tenant_id=user.home_tenant_id, outcome=outcome, details=details)
 
     def tell(self, user: Account, template: str, facts: Mapping[str, object], *, to: str = "") -> None:
-        """Mail the user, at another address with `to`, once the realm's transaction is committed; see `mail.tell`."""
+        """Mail the user, at another address with `to`, once the realm's transaction is committed; see `queue_mail`."""
         tenant_id, language = user.home_tenant_id, user.own_language
         to = to or user.email
-        mail.tell(template, to=to, facts=facts, after=self.alias, tenant_id=tenant_id, language=language)
+        queue_mail(template, to=to, facts=facts, after=self.alias, tenant_id=tenant_id, language=language)
 
 
 ADMINS = Realm(

@@ -15,11 +15,12 @@ from django.utils.timezone import now
 from identity_platform.crypto import hash_token, keyed_digest
 from tenants import keys, lookup
 from tenants.context import current_tenant
-from userflow import mail
 from userflow.accounts.models import Account, EndUser
 from userflow.accounts.realms import END_USERS
 from userflow.credentials import attempts
 from userflow.credentials.models import EmailProof, MailedCode
+from userflow.mail.budgets import limit_mails
+from userflow.mail.rendering import link_facts
 from userflow.mailed_tokens import derived_token
 
 LINK_LIFETIME = timedelta(hours=24)
@@ -106,7 +107,7 @@ def mail_facts(
     """Return what the mail with the link and the code says."""
     return {
         "issuer": tenant.effective["issuer_name"],
-        **mail.link(tenant.effective["email_verification_url"], issued.token),
+        **link_facts(tenant.effective["email_verification_url"], issued.token),
         "code": issued.code,
         "minutes": max(1, round((row.created_at + CODE_LIFETIME - now()).total_seconds() / 60)),
         "until": row.expires_at,
@@ -167,7 +168,7 @@ def limit_changes(user_id: object, *, counts: bool = True) -> None:
     """
     # By tenant too: an import may create a user of another tenant with the same id.
     key = f"{current_tenant().tenant_id} {user_id}"
-    mail.limit("email_change", key, "Too many changes of this address.", limits="email_resend", counts=counts)
+    limit_mails("email_change", key, "Too many changes of this address.", limits="email_resend", counts=counts)
 
 
 def tell_of_ended_use(user: EndUser) -> None:

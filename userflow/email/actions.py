@@ -1,5 +1,6 @@
 """Verify an e-mail address by link or code, and resend the mail."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from uuid import UUID, uuid4
@@ -19,7 +20,7 @@ from tenants import lookup
 from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.errors import UnknownTenant
 from tenants.states import Purpose
-from userflow import mail
+from tenants.target import TENANT_ALIAS
 from userflow.accounts.event_payloads import person
 from userflow.accounts.models import AdminUser, EndUser
 from userflow.accounts.principals import END_USER, Principal
@@ -36,7 +37,6 @@ from userflow.errors import (
     AttemptsLocked,
     EmailProofInvalid,
     EmailTaken,
-    MailBusy,
     NoPasswordHere,
     NotSignedInByTicket,
     TooManyFromAddress,
@@ -44,6 +44,8 @@ from userflow.errors import (
     UserDeactivated,
 )
 from userflow.events.outbox import publish
+from userflow.mail.budgets import limit_mails
+from userflow.mail.queue import queue_request
 from userflow.mailed_tokens import NotAToken, place_of
 from userflow.sessions.assurance import Action, require_assurance
 from userflow.sessions.ending import end_everything, end_sessions, require_active_session
@@ -290,7 +292,7 @@ def send_email_proof(*, tenant_id: UUID, user_id: UUID, by: Principal) -> str:
         pending = changes.exclude(email_key=user.email_key).first()
         if pending is None and user.email_verified_at is not None:
             raise AlreadyVerified
-        mail.limit("resend_by_admin", f"{tenant_id} {user_id}", "Too many mails for this user.", limits="email_resend")
+        limit_mails("resend_by_admin", f"{tenant_id} {user_id}", "Too many mails for this user.", limits="email_resend")
         proof = pending or EmailProof.objects.select_for_update().filter(user=user, expires_at__gt=now()).first()
         if proof is not None:
             proofs.repeat_proof(user, proof, tenant)
@@ -339,14 +341,14 @@ def resend_email_proof(*, tenant_id: UUID, email: str, user_id: UUID | None = No
     """Send the link and code of an address that waits for verification again; those that are valid stay valid.
 
     `user_id`, if given, is the registration or user that is meant. Neither the response nor its timing reveals whether the
-    address waits: the work runs after the response. Raises TooManyFromAddress (also for an address without a user), MailBusy.
+    address waits: what is found runs after the response. Raises TooManyFromAddress (also for an address without a user).
     """
     attempts.limit_address("signin")
     key = email_key(email)
     # Callers who know the id have a limit of their own, which others cannot use up.
     address = hash_token(f"{tenant_id} {key} {user_id or ''}").hex()
-    mail.limit("email_resend", address, "Too many mails for this address.")
-    mail.later(lambda: _send_if_waiting(tenant_id, key, user_id), to=key)
+    limit_mails("email_resend", address, "Too many mails for this address.")
+    _request("email_proof", tenant_id, key, {"user_id": user_id and str(user_id)})
 
 
 def remind_of_email_proof(*, tenant_id: UUID, email: str) -> None:
@@ -354,46 +356,53 @@ def remind_of_email_proof(*, tenant_id: UUID, email: str) -> None:
 
     For pages that must not tell whether the address waits: a limit that callers can see would tell them by being used up.
     """
-    key = email_key(email)
-
-    def work() -> None:
-        with suppress(TooManyFromAddress):
-            # By network: others must not use up what the owner of the address may cause.
-            caller = hash_token(f"{tenant_id} {key} {attempts.caller_network()}").hex()
-            mail.limit("email_reminder", caller, "", limits="email_resend")
-            _send_if_waiting(tenant_id, key, None)
-
-    with suppress(MailBusy):
-        mail.later(work, to=key)
+    _request("email_reminder", tenant_id, email_key(email), {})
 
 
-def _send_if_waiting(tenant_id: UUID, key: str, user_id: UUID | None) -> None:
-    """Send the mails about an address again. The request is unauthenticated, so it must not change who gets the address.
+def _request(kind: str, tenant_id: UUID, key: str, values: Mapping[str, object]) -> None:
+    # No mail for an unknown or unavailable tenant, and the same response.
+    with suppress(ApiError), in_tenant(tenant_id, Purpose.WRITE):
+        queue_request(kind, address=key, values=values, after=TENANT_ALIAS)
+
+
+def remind_if_waiting(key: str, values: Mapping[str, object]) -> None:
+    """Do what `remind_of_email_proof` asked for, in the entered tenant's transaction."""
+    with suppress(TooManyFromAddress):
+        # By network: others must not use up what the owner of the address may cause.
+        caller = hash_token(f"{current_tenant().tenant_id} {key} {attempts.caller_network()}").hex()
+        limit_mails("email_reminder", caller, "", limits="email_resend")
+        send_if_waiting(key, values)
+
+
+def send_if_waiting(key: str, values: Mapping[str, object]) -> None:
+    """Send the mails about an address again, in the entered tenant's transaction; `values` may have a `user_id`.
+
+    The request is unauthenticated, so it must not change who gets the address.
 
     If a user has the address for good, only this user gets a mail: other pending proofs could only fail with EmailTaken. If
     it is being registered, the registrations come first, as they do when it is verified. Otherwise all users who wait for it
     get a mail, because the caller is unknown. A pending change that was given up does not come back: its row is locked before
     it is read.
     """
-    # No mail for an unknown or unavailable tenant, and the same response.
-    with suppress(ApiError), in_tenant(tenant_id, Purpose.WRITE) as tenant:
-        with tenant_atomic():
-            owner = EndUser.objects.select_for_update().filter(email_key=key).first()
-            if owner is not None and user_id in (None, owner.pk):
-                _send_to_owner(owner, tenant)
-            if owner is not None and (user_id == owner.pk or not yielding.giving_way(key).exists()):
-                return
-            mailed = pending_registrations.resend(key, tenant, registration_id=user_id)
-        if owner is not None or mailed:
-            return
-        wanted = EmailProof.objects.filter(email_key=key, expires_at__gt=now()).order_by("-created_at")
-        if user_id is not None:
-            wanted = wanted.filter(pk=user_id)
-        for changing_id in list(wanted.values_list("pk", flat=True)[:MAX_PENDING]):
-            with tenant_atomic():
-                proof = wanted.select_for_update(of=("self",)).select_related("user").filter(pk=changing_id).first()
-                if proof is not None and proof.user.active:
-                    proofs.repeat_proof(proof.user, proof, tenant)
+    tenant = current_tenant()
+    if not tenant.allows(Purpose.WRITE):
+        return
+    user_id = UUID(str(values["user_id"])) if values.get("user_id") else None
+    owner = EndUser.objects.select_for_update().filter(email_key=key).first()
+    if owner is not None and user_id in (None, owner.pk):
+        _send_to_owner(owner, tenant)
+    if owner is not None and (user_id == owner.pk or not yielding.giving_way(key).exists()):
+        return
+    mailed = pending_registrations.resend(key, tenant, registration_id=user_id)
+    if owner is not None or mailed:
+        return
+    wanted = EmailProof.objects.filter(email_key=key, expires_at__gt=now()).order_by("-created_at")
+    if user_id is not None:
+        wanted = wanted.filter(pk=user_id)
+    for changing_id in list(wanted.values_list("pk", flat=True)[:MAX_PENDING]):
+        proof = wanted.select_for_update(of=("self",)).select_related("user").filter(pk=changing_id).first()
+        if proof is not None and proof.user.active:
+            proofs.repeat_proof(proof.user, proof, tenant)
 
 
 def _send_to_owner(owner: EndUser, tenant: lookup.TenantContext) -> None:

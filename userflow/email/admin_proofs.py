@@ -11,12 +11,13 @@ from django.utils.timezone import now
 from identity_platform.api.email_addresses import email_key
 from identity_platform.crypto import hash_token
 from identity_platform.postgresql.row_errors import unique_or
-from userflow import mail
 from userflow.accounts.models import AdminUser
 from userflow.accounts.realms import ADMINS
 from userflow.credentials import tickets
 from userflow.credentials.models import AdminEmailProof
 from userflow.errors import AdminNameTaken, EmailProofInvalid
+from userflow.mail.budgets import limit_mails
+from userflow.mail.rendering import link_facts
 from userflow.mailed_tokens import placed_token
 from userflow.sessions.ending import end_sessions
 
@@ -39,7 +40,7 @@ def start_admin_proof(user: AdminUser, email: str, *, keep: UUID | None = None) 
             "expires_at": expires,
         },
     )
-    facts = {**mail.link(settings.EMAIL_VERIFICATION_URL, token), "until": expires}
+    facts = {**link_facts(settings.EMAIL_VERIFICATION_URL, token), "until": expires}
     ADMINS.tell(user, "admin_email_proof", facts, to=email)
 
 
@@ -48,7 +49,7 @@ def limit_changes(user_id: UUID, *, counts: bool = True) -> None:
 
     Call it without `counts` before a proof is used up for the change.
     """
-    mail.limit(
+    limit_mails(
         "admin_email_change", str(user_id), "Too many changes of this address.", limits="email_resend", counts=counts
     )
 

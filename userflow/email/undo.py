@@ -17,7 +17,6 @@ from tenants import lookup
 from tenants.context import in_tenant
 from tenants.errors import UnknownTenant
 from tenants.states import Purpose
-from userflow import mail
 from userflow.accounts.event_payloads import person
 from userflow.accounts.models import Account, EndUser
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
@@ -26,6 +25,7 @@ from userflow.credentials import unused_registrations as yielding
 from userflow.credentials.models import AdminEmailProof, AdminEmailUndo, EmailProof, EndUserEmailUndo
 from userflow.errors import AdminNameTaken, EmailTaken, EmailUndoInvalid
 from userflow.events.outbox import publish
+from userflow.mail.rendering import LANGUAGE_OF_MAIL, link_facts
 from userflow.mailed_tokens import NotAToken, place_of, placed_token
 from userflow.sessions.ending import end_everything
 from userflow.user_index.entries import index_after_commit
@@ -54,7 +54,7 @@ def offer_undo(realm: Realm, user: Account, tenant: lookup.TenantContext | None,
     facts = {
         "issuer": tenant.effective["issuer_name"] if tenant and realm is END_USERS else "the identity platform",
         "pending": pending,
-        **(mail.link(_page(realm, tenant), token) if token else {"link": "", "token": ""}),
+        **(link_facts(_page(realm, tenant), token) if token else {"link": "", "token": ""}),
         "days": LIFETIME.days,
     }
     realm.tell(user, "email_changed", facts)
@@ -62,7 +62,7 @@ def offer_undo(realm: Realm, user: Account, tenant: lookup.TenantContext | None,
 
 def _page(realm: Realm, tenant: lookup.TenantContext | None) -> str:
     if realm is END_USERS and tenant is not None:
-        return f"{settings.BASE_URL}/t/{tenant.slug}/email-undo?ui_locales={mail.LANGUAGE_OF_MAIL}"
+        return f"{settings.BASE_URL}/t/{tenant.slug}/email-undo?ui_locales={LANGUAGE_OF_MAIL}"
     return str(settings.EMAIL_UNDO_URL)
 
 

@@ -15,7 +15,6 @@ from userflow.errors import (
     EmailTaken,
     EmailUndoInvalid,
     HashersBusy,
-    MailBusy,
     NoPasswordHere,
     NotSignedInByTicket,
     TooManyFromAddress,
@@ -100,7 +99,7 @@ class EmailProofViewSet(ApiViewSet):
         serializers.ResendIn,
         id="resendEmailVerification",
         returns={200: serializers.ResentOut},
-        errors=[MailBusy, TooManyFromAddress, TenantBusy],
+        errors=[TooManyFromAddress, TenantBusy],
         token="none",
     )
     def resend(self, request: Request) -> Response:

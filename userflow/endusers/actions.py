@@ -47,6 +47,7 @@ from userflow.errors import (
 )
 from userflow.events import logouts, outbox
 from userflow.events.outbox import publish
+from userflow.mail.queue import forget_mails
 from userflow.sessions.assurance import Action, reject_third_party, require_assurance
 from userflow.sessions.ending import end_sessions, require_active_session
 from userflow.sessions.permissions import editing_users, require
@@ -447,6 +448,7 @@ def _erase(user_id: UUID, by: Principal) -> dict[str, int]:
             deleted[kind] = deleted.get(kind, 0) + number
         record_for_tenant("end_user.erased", target=("end_user", user_id), details={"deleted": deleted})
         outbox.forget(forgotten)
+        forget_mails(user.email_key)
         publish("end_user.erased", {"user_id": user_id})
     return deleted
 

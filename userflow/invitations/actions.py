@@ -23,7 +23,6 @@ from tenants import lookup
 from tenants.context import in_tenant
 from tenants.errors import TenantRequired
 from tenants.states import Purpose
-from userflow import mail
 from userflow.accounts.models import Client, EndUser, Role
 from userflow.accounts.permissions_catalogue import OPERATOR, TENANT_ADMIN
 from userflow.accounts.principals import Principal
@@ -51,6 +50,9 @@ from userflow.invitations.queries import (
     with_role_names,
     with_status,
 )
+from userflow.mail.budgets import limit_mails
+from userflow.mail.queue import queue_mail
+from userflow.mail.rendering import link_facts
 from userflow.mailed_tokens import placed_token
 from userflow.roles.actions import roles_named
 from userflow.sessions.assurance import Action, require_assurance
@@ -83,7 +85,7 @@ def invite(
     """
     if kind == ADMIN or roles:
         require_assurance(Action.GRANT_ROLES, by)
-    mail.limit("invitation", str(by.id), "You have sent too many invitations.")
+    limit_mails("invitation", str(by.id), "You have sent too many invitations.")
     if kind == ADMIN:
         return _invite_admin(by, tenant_id, email, roles)
     if tenant_id is None:
@@ -190,7 +192,7 @@ def resend_invitation(*, by: Principal, tenant_id: UUID | None, invitation_id: U
         if row.kind == ADMIN or row.roles:
             require_assurance(Action.GRANT_ROLES, by)
         _require_grantable_roles(by, row)
-        mail.limit("invitation", str(by.id), "You have sent too many invitations.")
+        limit_mails("invitation", str(by.id), "You have sent too many invitations.")
         _reject_taken(realm, row.email_key)
         token = placed_token(tenant.tenant_id if tenant and realm is END_USERS else None)
         row.token_digest, row.expires_at = hash_token(token), now() + LIFETIME
@@ -299,10 +301,10 @@ def _mail(row: Row, token: str, tenant: lookup.TenantContext | None) -> None:
     facts = {
         "issuer": tenant.effective["issuer_name"] if tenant else PLATFORM,
         "kind": row.kind if tenant else OPERATOR,
-        **mail.link(page, token),
+        **link_facts(page, token),
         "days": LIFETIME.days,
     }
-    mail.tell(
+    queue_mail(
         "invitation",
         to=row.email,
         facts=facts,

@@ -17,7 +17,6 @@ from userflow.errors import (
     InsufficientAuthentication,
     InvitationClosed,
     InvitationInvalid,
-    MailBusy,
     TooManyFromAddress,
     UnknownClient,
     UnknownInvitation,
@@ -40,7 +39,6 @@ INVITING = [
     UnknownRole,
     GrantsMoreThanHeld,
     InsufficientAuthentication,
-    MailBusy,
     TooManyFromAddress,
 ]
 

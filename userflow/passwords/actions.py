@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import timedelta
 from uuid import UUID
 
 from django.conf import settings
@@ -15,10 +16,10 @@ from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import hash_token
 from identity_platform.postgresql.row_errors import first_or, unique_or
 from tenants import lookup
-from tenants.context import in_tenant
+from tenants.context import current_tenant, in_tenant
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from tenants.states import Purpose
-from userflow import mail
+from tenants.target import TENANT_ALIAS
 from userflow.accounts.admin_names import admins_named
 from userflow.accounts.models import LOCAL, Account, AdminUser, Client, EndUser
 from userflow.accounts.principals import CLIENT, Principal
@@ -39,6 +40,9 @@ from userflow.errors import (
     UserDeactivated,
 )
 from userflow.events.outbox import publish
+from userflow.mail.budgets import limit_mails
+from userflow.mail.queue import queue_mail, queue_request
+from userflow.mail.rendering import PLATFORM, link_facts
 from userflow.mailed_tokens import NotAToken, place_of
 from userflow.sessions.assurance import Action, require_assurance
 from userflow.sessions.ending import end_sessions, require_active_session
@@ -100,22 +104,23 @@ def set_admin_password(*, username: str, password: str) -> int:
 def ask_for_admin_reset(*, email: str) -> None:
     """Mail an admin user a link to set a new password.
 
-    Neither the response nor its timing reveals whether the user exists: the work runs after the response. Raises
-    TooManyFromAddress (also for an unknown address), MailBusy.
+    Neither the response nor its timing reveals whether the user exists: the user is looked up after the response. Raises
+    TooManyFromAddress (also for an unknown address).
     """
     key = email_key(email)
     _limit(ADMINS, "", key)
+    queue_request("admin_reset", address=key, values={}, after="default")
 
-    def work() -> None:
-        for user in _admins_at(key):
-            # An unavailable tenant sends no mail, and the response stays the same.
-            with suppress(ApiError):
-                tenant = lookup.find(user.tenant_id) if user.tenant_id else None
-                if tenant is not None:
-                    tenant.check(Purpose.READ)
-                _send_link(ADMINS, user, tenant)
 
-    mail.later(work, to=key)
+def mail_reset_to_admins(key: str, values: Mapping[str, object]) -> None:
+    """Do what `ask_for_admin_reset` asked for, in a transaction of the global database."""
+    for user in _admins_at(key):
+        # An unavailable tenant sends no mail.
+        with suppress(ApiError):
+            tenant = lookup.find(user.tenant_id) if user.tenant_id else None
+            if tenant is not None:
+                tenant.check(Purpose.READ)
+            _send_link(ADMINS, user, tenant)
 
 
 def _admins_at(key: str) -> list[AdminUser]:
@@ -131,8 +136,7 @@ def _admins_at(key: str) -> list[AdminUser]:
 def ask_for_end_user_reset(*, email: str, client_id: UUID | None = None, tenant_id: UUID | None = None) -> None:
     """Mail an end user a link to set a new password; `tenant_id` or `client_id` identifies the tenant.
 
-    The response reveals nothing, as in `ask_for_admin_reset`, also about tenants and clients. Raises TooManyFromAddress,
-    MailBusy.
+    The response reveals nothing, as in `ask_for_admin_reset`, also about tenants and clients. Raises TooManyFromAddress.
     """
     key = email_key(email)
     try:
@@ -144,19 +148,24 @@ def ask_for_end_user_reset(*, email: str, client_id: UUID | None = None, tenant_
             raise
         _limit(END_USERS, f"{tenant_id or client_id} {network}", key)
 
-    def work() -> None:
-        named = _tenant_of(tenant_id, client_id)
-        if named is None:
-            return
-        # An unknown or unavailable tenant sends no mail, and the response stays the same.
-        with suppress(ApiError), in_tenant(named, Purpose.WRITE) as tenant:
-            user = EndUser.objects.filter(RESETTABLE, email_key=key, active=True).first()
-            if user is not None:
-                _send_link(END_USERS, user, tenant)
-            elif not EndUser.objects.filter(email_key=key).exists():
-                _send_link_to_pending(key, tenant)
+    named = _tenant_of(tenant_id, client_id)
+    if named is None:
+        return
+    # An unknown or unavailable tenant sends no mail, and the response stays the same.
+    with suppress(ApiError), in_tenant(named, Purpose.WRITE):
+        queue_request("end_user_reset", address=key, values={}, after=TENANT_ALIAS)
 
-    mail.later(work, to=key)
+
+def mail_reset_to_end_user(key: str, values: Mapping[str, object]) -> None:
+    """Do what `ask_for_end_user_reset` asked for, in the entered tenant's transaction."""
+    tenant = current_tenant()
+    if not tenant.allows(Purpose.WRITE):
+        return
+    user = EndUser.objects.filter(RESETTABLE, email_key=key, active=True).first()
+    if user is not None:
+        _send_link(END_USERS, user, tenant)
+    elif not EndUser.objects.filter(email_key=key).exists():
+        _send_link_to_pending(key, tenant)
 
 
 def _tenant_of(tenant_id: UUID | None, client_id: UUID | None) -> UUID | None:
@@ -187,8 +196,7 @@ def _send_link_to_pending(key: str, tenant: lookup.TenantContext) -> None:
     most, seconds = settings.LIMITS["forgot"]
     if ratelimit.count(group="forgot", key=hash_token(network).hex(), limit=most, period=seconds).limited:
         return
-    with END_USERS.atomic():
-        issued = pending_registrations.start_reset(key, tenant)
+    issued = pending_registrations.start_reset(key, tenant)
     if issued is not None:
         user, token = issued
         _mail_link(END_USERS, user, tenant, token, reserved=False)
@@ -199,7 +207,7 @@ def send_password_reset(*, tenant_id: UUID, user_id: UUID, by: Principal) -> End
 
     The admin never sees the link. It has a limit of its own, so that unknown callers who request links for the user
     cannot use it up. Raises InsufficientScope, UnknownUser, UserDeactivated, NoPasswordHere, GrantsMoreThanHeld (a user who
-    holds more than the caller), TooManyFromAddress, MailBusy, TenantSuspended, TenantBusy.
+    holds more than the caller), TooManyFromAddress, TenantSuspended, TenantBusy.
     """
     require(by, "endusers:write")
     with in_tenant(tenant_id) as tenant, END_USERS.atomic():
@@ -210,15 +218,14 @@ def send_password_reset(*, tenant_id: UUID, user_id: UUID, by: Principal) -> End
             raise UserDeactivated
         if not EndUser.objects.filter(RESETTABLE, pk=user_id).exists():
             raise NoPasswordHere
-        mail.limit("reset_by_admin", f"{tenant_id} {user_id}", "Too many mails for this user.", limits="forgot")
-        token = _issue_link(END_USERS, user, tenant)
-    mail.later(lambda: _mail_link(END_USERS, user, tenant, token, reserved=True), to=user.email)
+        limit_mails("reset_by_admin", f"{tenant_id} {user_id}", "Too many mails for this user.", limits="forgot")
+        _mail_link(END_USERS, user, tenant, _issue_link(END_USERS, user, tenant), reserved=True)
     return user
 
 
 def _limit(realm: Realm, place: str, key: str) -> None:
     attempts.limit_address("signin")
-    mail.limit("forgot", hash_token(f"{realm.name} {place} {key}").hex(), "Too many mails for this address.")
+    limit_mails("forgot", hash_token(f"{realm.name} {place} {key}").hex(), "Too many mails for this address.")
 
 
 def _send_link(realm: Realm, user: Account, tenant: lookup.TenantContext | None) -> None:
@@ -234,9 +241,8 @@ def _send_link(realm: Realm, user: Account, tenant: lookup.TenantContext | None)
 
 
 def _issue_link(realm: Realm, user: Account, tenant: lookup.TenantContext | None) -> str:
-    with realm.atomic():
-        token = tickets.issue_ticket(realm, user, tickets.PASSWORD_RESET)
-        realm.record("password.reset_asked", target=("user", user.pk), tenant_id=tenant.tenant_id if tenant else None)
+    token = tickets.issue_ticket(realm, user, tickets.PASSWORD_RESET)
+    realm.record("password.reset_asked", target=("user", user.pk), tenant_id=tenant.tenant_id if tenant else None)
     # The token names the tenant whose database has it.
     return f"{tenant.tenant_id.hex}.{token}" if realm is END_USERS and tenant is not None else token
 
@@ -244,19 +250,21 @@ def _issue_link(realm: Realm, user: Account, tenant: lookup.TenantContext | None
 def _mail_link(realm: Realm, user: Account, tenant: lookup.TenantContext | None, token: str, *, reserved: bool) -> None:
     # A tenant's own page must not receive the tokens of admin users.
     page = tenant.effective["password_reset_url"] if tenant and realm is END_USERS else settings.PASSWORD_RESET_URL
-    mail.send(
+    queue_mail(
         "password_reset",
         to=user.email,
         facts={
             **_facts(tenant),
-            **mail.link(page, token),
+            **link_facts(page, token),
             "minutes": MINUTES,
             # Chosen by an admin; end users choose their own names and could write a message there.
             "username": user.username if isinstance(user, AdminUser) else "",
         },
-        tenant_id=tenant.tenant_id if realm is END_USERS and tenant else None,
+        after=realm.alias,
         language=user.own_language,
         reserved=reserved,
+        limited=False,
+        expires_at=now() + timedelta(minutes=MINUTES),
     )
 
 
@@ -380,6 +388,6 @@ def _set(
 
 
 def _facts(tenant: lookup.TenantContext | None) -> dict[str, object]:
-    issuer = tenant.effective["issuer_name"] if tenant else mail.PLATFORM
+    issuer = tenant.effective["issuer_name"] if tenant else PLATFORM
     # Not the user's name: an attacker who registers another person's address could write a message there.
     return {"issuer": issuer}

@@ -3,7 +3,7 @@ from rest_framework.response import Response
 
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantSuspended
-from userflow.errors import PROOF_ERRORS, HashersBusy, MailBusy, ResetTokenInvalid, TooManyFromAddress, WeakPassword
+from userflow.errors import PROOF_ERRORS, HashersBusy, ResetTokenInvalid, TooManyFromAddress, WeakPassword
 from userflow.passwords import actions, serializers
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import Anyone, SignedIn, principal_at
@@ -43,7 +43,7 @@ class ResetViewSet(ApiViewSet):
         serializers.AdminForgotIn,
         id="requestAdminPasswordReset",
         returns={200: serializers.MessageOut},
-        errors=[TooManyFromAddress, MailBusy],
+        errors=[TooManyFromAddress],
         token="none",
     )
     def admin_forgot(self, request: Request) -> Response:
@@ -58,7 +58,7 @@ class ResetViewSet(ApiViewSet):
         serializers.EndUserForgotIn,
         id="requestPasswordReset",
         returns={200: serializers.MessageOut},
-        errors=[TooManyFromAddress, MailBusy],
+        errors=[TooManyFromAddress],
         token="none",
     )
     def end_user_forgot(self, request: Request) -> Response:

@@ -9,7 +9,6 @@ from userflow.errors import (
     ExternalIdTaken,
     ImportsBusy,
     InsufficientAuthentication,
-    MailBusy,
     TooManyFromAddress,
     TooManyNames,
     TooManyRows,
@@ -71,7 +70,7 @@ class ExportViewSet(ApiViewSet):
         serializers.ExportIn,
         id="exportEndUsers",
         returns={200: serializers.ExportOut},
-        errors=[InsufficientAuthentication, MailBusy, *TENANCY],
+        errors=[InsufficientAuthentication, *TENANCY],
         assurance=Action.EXPORT_PASSWORD_HASHES,
     )
     def create(self, request: Request) -> Response:

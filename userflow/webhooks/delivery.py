@@ -35,11 +35,11 @@ from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.lookup import TenantContext
 from tenants.states import Purpose
 from tenants.target import TENANT_ALIAS
-from userflow import mail
 from userflow.accounts.models import AdminUser
 from userflow.accounts.permissions_catalogue import TENANT_ADMIN
 from userflow.events import wakeups
 from userflow.events.models import RESPONSE_CHARACTERS, Attempt, WebhookEndpoint
+from userflow.mail.queue import queue_mail
 from userflow.sessions import client_keys
 from userflow.webhooks import logout_tokens, queue, signing
 from userflow.webhooks.queue import Lease, Message
@@ -304,4 +304,4 @@ def notify_admins(endpoint_id: UUID, reason: str) -> None:
     }
     admins = AdminUser.objects.filter(tenant_id=tenant.tenant_id, active=True, roles__name=TENANT_ADMIN)
     for address in admins.order_by("pk").values_list("email", flat=True)[:MOST_RECIPIENTS]:
-        mail.tell("webhook_disabled", to=address, facts=facts, after=TENANT_ALIAS, to_admin=True)
+        queue_mail("webhook_disabled", to=address, facts=facts, after=TENANT_ALIAS, to_admin=True)

@@ -17,6 +17,8 @@ from tenants.models import Tenant
 from tests.tenants.conftest import run_command
 from tests.world import TestTenant, capture_statements
 from userflow.events.models import WebhookEndpoint, WebhookMessage
+from userflow.mail.models import PlatformMail, TenantMail
+from userflow.mail_delivery.sending import wakeups
 
 
 def collected() -> dict[str, dict[str, float]]:
@@ -51,8 +53,8 @@ def test_only_the_largest_tenants_have_series(large: list[Tenant]) -> None:
 def test_scrape_has_a_fixed_number_of_statements(large: list[Tenant]) -> None:
     with capture_statements() as made:
         collected()
-    # The sums, five lists of the largest, the oldest waiting job.
-    assert made.counts == (7, 0)
+    # The sums, the platform's mails, five lists of the largest, the oldest waiting job.
+    assert made.counts == (8, 0)
 
 
 def test_backlogs_of_a_tenant_are_collected(new_tenant: Callable[[], TestTenant]) -> None:
@@ -79,6 +81,39 @@ def test_backlogs_of_a_tenant_are_collected(new_tenant: Callable[[], TestTenant]
     run_command("collect_figures", tenant=[own.slug], settled=0)
     figures.refresh_from_db()
     assert (figures.overdue_endpoints, figures.unsealed_events) == (0, 0)
+
+
+def test_mails_of_a_tenant_are_counted_and_their_deliverer_is_woken(tenant: TestTenant) -> None:
+    common = {"template": "email_verified", "address": "a@example.com", "content_sealed": b"-"}
+    with in_tenant(tenant.id):
+        TenantMail.objects.all().delete()
+        for status, hours in (("pending", 0), ("pending", 1), ("dead", 1), ("dead", 25)):
+            moment = now() - timedelta(hours=hours)
+            mail = TenantMail.objects.create(status=status, expires_at=now() + timedelta(days=1), **common)
+            settled = moment if status == "dead" else None
+            TenantMail.objects.filter(pk=mail.pk).update(created_at=moment, settled_at=settled)
+    wakeups.take_due(10_000)
+    run_command("collect_figures", tenant=[tenant.slug], settled=0)
+    figures = TenantFigures.objects.get(pk=tenant.id)
+    assert (figures.pending_mails, figures.overdue_mails, figures.dead_mails) == (2, 1, 1)
+    assert str(tenant.id) in wakeups.take_due(10_000)
+    with in_tenant(tenant.id):
+        TenantMail.objects.all().delete()
+
+
+def test_mails_of_the_platform_are_counted() -> None:
+    before = collected()
+    expires = now() + timedelta(days=1)
+    mail = PlatformMail.objects.create(
+        template="email_verified", address="a@example.com", content_sealed=b"-", expires_at=expires
+    )
+    PlatformMail.objects.filter(pk=mail.pk).update(created_at=now() - timedelta(hours=1), next_attempt_at=expires)
+    try:
+        after = collected()
+        for name in ("identity_mails_pending", "identity_mails_overdue"):
+            assert after[name][""] == before[name][""] + 1
+    finally:
+        mail.delete()
 
 
 def test_waiting_job_is_shown_with_its_age() -> None:

@@ -16,7 +16,7 @@ from tests.mfa.enrollment.calls import enrol_passkey
 from tests.mfa.people import TestUser, new_user
 from tests.userflow.sessions.aged import aged, proof_token, strong
 from tests.world import PASSWORD, Api, TestTenant, capture_statements, sign_in_admin
-from userflow.mail import settle
+from userflow.mail_delivery.background import settle
 
 
 @pytest.fixture

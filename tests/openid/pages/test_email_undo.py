@@ -24,8 +24,8 @@ from tests.userflow.mailbox import mails_to, token_in
 from tests.userflow.sessions.test_oauth_libraries import place as place
 from tests.userflow.tenants.test_branding import EVERYTHING, encoded, path_of, picture
 from tests.world import TestTenant, User
-from userflow import mail
 from userflow.accounts.models import EndUser
+from userflow.mail_delivery import background
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def person(branded: TestTenant) -> User:
 
 def link_to(user: User) -> tuple[str, str]:
     """Return the address of the newest mail's link without the token, and the token."""
-    assert mail.settle(60)
+    assert background.settle(60)
     sent = [sent for sent in django_mail.outbox if sent.to == [user.email]][-1]
     (page,) = re.findall(r"^(\S+)#token=", str(sent.body), re.MULTILINE)
     return page, token_in(sent)

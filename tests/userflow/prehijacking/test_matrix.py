@@ -13,7 +13,7 @@ from tests.userflow.directory.entra import Entra
 from tests.userflow.prehijacking.attacker import CLASSES, Attacker, non_verifying_provider, pending_change_to
 from tests.userflow.prehijacking.victim import STEPS, Victim
 from tests.world import TestTenant, build_tenant
-from userflow import mail
+from userflow.mail_delivery import background
 
 EXCLUDED = [
     # A record of another provider has no password that a mail could reset after verification.
@@ -66,7 +66,7 @@ def test_preparations_end_when_the_owner_arrives(
     attacker = Attacker(tenant, victim.email)
     prepare(attacker)
     # Two threads send mails: one of the preparation must not overtake that of the owner.
-    assert mail.settle(60)
+    assert background.settle(60)
     step(victim)
     first = victim.signs_in()
     assert (first.status_code, first.json().get("mfa_required")) == (200, False), first.content

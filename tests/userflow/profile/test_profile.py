@@ -10,7 +10,7 @@ from tests.userflow.sessions.aged import aged
 from tests.userflow.sessions.clients import make_client, own_token
 from tests.userflow.validation.test_validation import with_role
 from tests.world import PASSWORD, Api, TestTenant, capture_statements, sign_in_admin
-from userflow import mail
+from userflow.mail_delivery import background
 
 PATH = "/authmgr/profile"
 
@@ -110,7 +110,7 @@ def test_admin_update_notifies_old_address(new_tenant: Any) -> None:
     profile = own.api.get(PATH).json()
     assert (profile["first_name"], profile["last_name"], profile["email"]) == ("Ann", "Lee", address)
     assert profile["roles"] == ["tenant-admin"]
-    assert mail.settle(60)
+    assert background.settle(60)
     sent = [sent.to[0] for sent in django_mail.outbox]
     assert sorted(to for to in sent if to in (own.admin.email, address)) == sorted([own.admin.email, address])
 

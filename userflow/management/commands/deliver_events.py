@@ -9,14 +9,17 @@ from identity_platform.serving import metrics_server
 from tenants import servers
 from tenants.backend.base import LEASES
 from tenants.management import terminal
-from userflow import mail
+from userflow.mail_delivery import background
+from userflow.mail_delivery.deliverer import THREADS as MAIL_THREADS
+from userflow.mail_delivery.deliverer import MailDeliverer
 from userflow.webhooks.deliverer import Deliverer
 
 
 class Command(terminal.OperatorCommand):
     help = (
-        "Send pending webhook messages, in order per endpoint and with retries, until SIGTERM or Ctrl-C; deliveries in "
-        "flight are finished. Can run on several machines and can be killed without losing messages. "
+        "Send pending webhook messages, in order per endpoint and with retries, and mails that the mail server did not take, "
+        "until SIGTERM or Ctrl-C; deliveries in flight are finished. Can run on several machines and can be killed without "
+        "losing anything. "
         "Example: deliver_events --threads 32, or from a scheduler: deliver_events --once"
     )
 
@@ -33,14 +36,23 @@ class Command(terminal.OperatorCommand):
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: ending.set())
         deliverer = Deliverer(threads=max(1, threads), ending=ending.is_set)
+        mails = MailDeliverer(ending=ending.is_set)
         if once:
+            mails.run_once()
             deliverer.run_once()
         else:
             metrics_server.start(metrics)
             tracing.set_up()
             # Its threads, this one, and those that send mails and renew leases.
-            LEASES.start(own=servers.global_connections(max(1, threads) + 1), command="deliver_events")
+            own = servers.global_connections(max(1, threads) + MAIL_THREADS + 1)
+            LEASES.start(own=own, command="deliver_events")
             self.stdout.write("Ready.")
             self.stdout.flush()
-            deliverer.run()
-        mail.settle()
+            sender = threading.Thread(target=mails.run, name="mail deliverer")
+            sender.start()
+            try:
+                deliverer.run()
+            finally:
+                ending.set()
+                sender.join()
+        background.settle()

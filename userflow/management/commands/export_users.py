@@ -4,7 +4,7 @@ from pathlib import Path
 
 from identity_platform.transfer.rows import JSONL
 from tenants.management.transfers import ExportCommand, form_of
-from userflow import mail
+from userflow.mail_delivery import background
 from userflow.transfer.exporting import COLUMNS, export_end_users
 
 
@@ -30,4 +30,4 @@ class Command(ExportCommand):
                 tenant, file, form, columns=columns, rows=lambda tenant_id: rows(tenant_id=tenant_id), what="end users"
             )
         finally:
-            mail.settle()
+            background.settle()
