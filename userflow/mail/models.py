@@ -29,6 +29,8 @@ class QueuedMail(models.Model):
     content_sealed = models.BinaryField()
     status = models.CharField(max_length=8, default=PENDING)
     attempts = models.PositiveIntegerField(default=0)
+    # How often the mail server has answered that it does not take this mail.
+    refusals = models.PositiveIntegerField(default=0)
     created_at = models.DateTimeField(db_default=Now())
     # A process that sends the mail moves this forward: another one takes it up after a kill.
     next_attempt_at = models.DateTimeField(db_default=Now())

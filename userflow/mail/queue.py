@@ -62,7 +62,7 @@ class TakenMail:
     template: str
     is_request: bool
     attempts: int
-    created_at: datetime
+    refusals: int
     expires_at: datetime
     content: Content
 
@@ -156,7 +156,7 @@ def take_next(alias: str) -> TakenMail | None:
             _give_up(_taken(alias, row.pk, row.attempts), "sealed")
         else:
             return TakenMail(
-                row.pk, row.template, row.is_request, row.attempts, row.created_at, row.expires_at, _decoded(stored)
+                row.pk, row.template, row.is_request, row.attempts, row.refusals, row.expires_at, _decoded(stored)
             )
     return None
 
@@ -186,10 +186,10 @@ def remove(alias: str, mail: TakenMail) -> None:
     _taken(alias, mail.id, mail.attempts).delete()
 
 
-def put_back(alias: str, mail: TakenMail, *, seconds: float, error: str) -> None:
-    """Let a mail be tried again after some seconds."""
+def put_back(alias: str, mail: TakenMail, *, seconds: float, error: str, refused: bool = False) -> None:
+    """Let a mail be tried again after some seconds; `refused`: the mail server has answered that it does not take it."""
     _taken(alias, mail.id, mail.attempts).update(
-        next_attempt_at=now() + timedelta(seconds=seconds), last_error=error[:64]
+        next_attempt_at=now() + timedelta(seconds=seconds), last_error=error[:64], refusals=mail.refusals + refused
     )
 
 

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from datetime import datetime
+from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
@@ -150,22 +150,18 @@ def _send(alias: str, tenant_id: UUID | None, mail: TakenMail, message: EmailMul
     try:
         message.send()
     except OSError as problem:  # smtplib's errors are OSErrors
-        error = _named(problem)
-        if _concerns_this_mail(problem):
+        error, refused = _named(problem), _concerns_this_mail(problem)
+        if refused:
             PAUSE.end()
-            seconds = _retry_seconds(mail)
-        else:
-            seconds = PAUSE.begin()
-        if (_is_permanent(problem) and mail.attempts >= ATTEMPTS_IF_REFUSED) or mail.expires_at <= _after(seconds):
-            outcome, again = "given_up", None
-        else:
-            outcome, again = "failed", seconds
+        seconds = _retry_seconds(mail) if refused else PAUSE.begin()
+        is_final = _is_permanent(problem) and mail.refusals + 1 >= ATTEMPTS_IF_REFUSED
+        ends = is_final or mail.expires_at <= now() + timedelta(seconds=seconds)
         with _entered(tenant_id):
-            if again is None:
+            if ends:
                 queue.give_up(alias, mail, error=error)
             else:
-                queue.put_back(alias, mail, seconds=again, error=error)
-        _note(outcome, tenant_id, mail, error=error, again=again)
+                queue.put_back(alias, mail, seconds=seconds, error=error, refused=refused)
+        _note("given_up" if ends else "failed", tenant_id, mail, error=error, again=None if ends else seconds)
     else:
         PAUSE.end()
         with _entered(tenant_id):
@@ -192,11 +188,7 @@ def _note(
 
 
 def _retry_seconds(mail: TakenMail) -> float:
-    return min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 3.0 ** min(mail.attempts - 1, 10))
-
-
-def _after(seconds: float) -> datetime:
-    return datetime.fromtimestamp(time.time() + seconds, tz=now().tzinfo)
+    return min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 3.0 ** min(mail.refusals, 10))
 
 
 def _codes(problem: OSError) -> list[int]:

@@ -115,6 +115,21 @@ def test_refused_mail_is_tried_again_and_given_up_in_the_end(tenant: TestTenant,
     assert (second.status, second.attempts) == (QueuedMail.PENDING, 1)
 
 
+def test_outage_does_not_count_as_refusals(tenant: TestTenant, mail_server: MailServer) -> None:
+    to = address()
+    queued(tenant, "patient", to=to)
+    for _ in range(sending.ATTEMPTS_IF_REFUSED):
+        time_passes(tenant, seconds=31)
+        send_due(tenant.id)
+    mail_server.reply_to = lambda to: "554 5.7.1 relaying denied"
+    mail_server.start()
+    time_passes(tenant, seconds=31)
+    send_due(tenant.id)
+    (mail,) = waiting(tenant, address=to)
+    assert (mail.status, mail.refusals) == (QueuedMail.PENDING, 1)
+    assert 50 < (mail.next_attempt_at - now()).total_seconds() <= 60
+
+
 def test_greylisted_mail_is_tried_a_minute_later(tenant: TestTenant, mail_server: MailServer) -> None:
     mail_server.reply_to = lambda to: "451 4.7.1 try again later"
     mail_server.start()
