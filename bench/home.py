@@ -42,13 +42,16 @@ class Home:
 
 
 @contextmanager
-def opened(folder: Path, *, keep: bool) -> Iterator[Home]:
-    """Start the servers in a new folder (with `keep`: the existing one); remove it at the end, unless `keep`."""
+def opened(folder: Path, *, keep: bool, max_connections: int | None = MAX_CONNECTIONS) -> Iterator[Home]:
+    """Start the servers in a new folder (with `keep`: the existing one); remove it at the end, unless `keep`.
+
+    `max_connections` is PostgreSQL's; None for that of bin/serve.
+    """
     _stop(folder)
     if not keep:
         shutil.rmtree(folder, ignore_errors=True)
     try:
-        yield Home(folder, production_environment(folder, _servers(folder)))
+        yield Home(folder, production_environment(folder, _servers(folder, max_connections)))
     finally:
         embedded.leave(folder)
         if not keep:
@@ -63,10 +66,10 @@ def _stop(folder: Path) -> None:
             Valkey(folder).stop()
 
 
-def _servers(folder: Path) -> embedded.Servers:
+def _servers(folder: Path, max_connections: int | None) -> embedded.Servers:
     settings = folder / "postgres" / "postgresql.conf"
-    stated = f"max_connections = {MAX_CONNECTIONS}\n"
-    if not settings.exists():
+    stated = f"max_connections = {max_connections}\n"
+    if max_connections is not None and not settings.exists():
         # The safe settings of bin/serve; only the number of connections differs.
         embedded.attach(var=folder)
         embedded.leave(folder)

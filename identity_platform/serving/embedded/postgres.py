@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 DATABASE = "identity"
 POSTGRES_VERSION = "18"
-# Enough for a worker on every core with the default budget and threads.
-MAX_CONNECTIONS = 100 + 50 * (os.cpu_count() or 1)
+# Enough for a worker on every core that keeps a connection to each of 100 busy tenants (docs/sizing.md, "How to calculate").
+MAX_CONNECTIONS = 150 + 175 * min(os.cpu_count() or 1, 16)
 START_TIMEOUT = 60.0
 SYSTEM_USER = "pgserver"
 
