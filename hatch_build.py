@@ -12,7 +12,7 @@ PIN = re.compile(r"^[a-z0-9][^\\#\n]*==[^\\\n]*", re.MULTILINE)
 class LockedRequirements(MetadataHookInterface):
     """The package requires exactly the versions that were tested, transitive ones included, as an application may.
 
-    Hashes cannot be part of a package's metadata: docs/installing.md says how to install with them.
+    Hashes cannot be part of a package's metadata: docs/installing-the-package.md says how to install with them.
     """
 
     def update(self, metadata: dict[str, object]) -> None:
