@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from identity_platform.installation import VERSION
+from identity_platform.installation import FILES, VERSION
 
 COMMANDS: Final = {
     "serve": "run the platform: with embedded servers, or on those of DATABASE_URL and REDIS_URL",
@@ -22,7 +22,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="identity",
         description="Multi-tenant identity platform with a database per tenant.",
-        epilog="commands:\n" + "\n".join(f"  {name:8} {text}" for name, text in COMMANDS.items()),
+        epilog="\n".join(
+            ["commands:", *(f"  {name:8} {text}" for name, text in COMMANDS.items())]
+            + ["", f"Examples for nginx, systemd, Kubernetes and others are in {FILES / 'deploy'}"]
+        ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"identity {VERSION}")

@@ -1,9 +1,11 @@
 """bin/release: its files, their signature, and the package in an environment of its own."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,9 +66,6 @@ def identity(release: Path, wheel: Path, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture
 def state() -> Iterator[Path]:
     """A folder for state, short enough for sockets."""
-    import shutil
-    import tempfile
-
     folder = Path(tempfile.mkdtemp(prefix="identity-home-"))
     yield folder
     kill_servers(folder)
@@ -138,6 +137,10 @@ def test_package_serves_its_first_request(identity: Path, state: Path, tmp_path:
         ), checked.stderr
         again = subprocess.run([identity, "demo"], env=here, cwd="/", capture_output=True, text=True)
         assert "export OPERATOR_PASSWORD=" in again.stdout
+        examined = subprocess.run(
+            [identity, "doctor", "--output", state / "report.json"], env=here, capture_output=True, text=True
+        )
+        assert examined.returncode == 0, examined.stdout
     finally:
         server.send_signal(signal.SIGTERM)
         assert server.wait(60) == 0
