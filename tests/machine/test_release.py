@@ -1,5 +1,6 @@
 """bin/release: its files, their signature, and the package in an environment of its own."""
 
+import json
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from identity_platform.installation import VERSION
 from tests.architecture.test_requirements import PACKAGES
 from tests.machine.conftest import ROOT, environment, free_port, kill_servers, within
 
@@ -77,6 +79,10 @@ def test_release_is_complete_and_its_sums_agree(release: Path) -> None:
     assert listed == {path.name for path in release.iterdir()} - {"SHA256SUMS", "SHA256SUMS.sig", "allowed_signers"}
     assert {path.rpartition(".")[2] for path in listed} == {"whl", "gz", "txt", "json"}
     assert shell(COMPARE, release) == 0
+    bill = json.loads((release / "sbom.cdx.json").read_text())
+    root = bill["metadata"]["component"]
+    assert (root["name"], root["version"]) == ("identity-platform", VERSION)
+    assert {"Django", "psycopg", "granian"} <= {component["name"] for component in bill["components"]}
 
 
 def test_altered_release_is_noticed(release: Path, tmp_path: Path) -> None:
@@ -123,7 +129,7 @@ def test_package_serves_its_first_request(identity: Path, state: Path, tmp_path:
     with (tmp_path / "log").open("w") as log:
         server = subprocess.Popen([identity, "serve"], env=here, cwd="/", stdout=log, stderr=log)
     try:
-        assert within(60, lambda: responds(port, "/uflow/ready") or server.poll() is not None)
+        assert within(120, lambda: responds(port, "/uflow/ready") or server.poll() is not None)
         log_text = (tmp_path / "log").read_text()
         assert server.poll() is None, log_text
         assert f"export IDENTITY_VAR={state}/identity-platform\n" in log_text
@@ -173,5 +179,5 @@ def test_command_of_the_package_explains_itself(identity: Path, tmp_path: Path) 
     assert (code, text.startswith("identity manage: the database server does not answer")) == (1, True)
     code, text = said("migrate")
     assert (code, "'serve', 'prepare', 'demo', 'doctor', 'manage'" in text) == (2, True)
-    assert said("--version") == (0, "identity 1.0.0\n")
+    assert said("--version") == (0, f"identity {VERSION}\n")
     assert said("serve", "--help")[0] == said("manage", "migrate_tenants", "--help")[0] == 0
