@@ -22,10 +22,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="identity",
         description="Multi-tenant identity platform with a database per tenant.",
-        epilog="\n".join(
-            ["commands:", *(f"  {name:8} {text}" for name, text in COMMANDS.items())]
-            + ["", f"Examples for nginx, systemd, Kubernetes and others are in {FILES / 'deploy'}"]
-        ),
+        epilog="commands:\n"
+        + "\n".join(f"  {name:8} {text}" for name, text in COMMANDS.items())
+        + f"\n\nExamples for nginx, systemd, Kubernetes and others are in {FILES / 'deploy'}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"identity {VERSION}")

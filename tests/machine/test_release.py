@@ -8,7 +8,9 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -16,7 +18,7 @@ import pytest
 
 from identity_platform.installation import VERSION
 from tests.architecture.test_requirements import PACKAGES
-from tests.machine.conftest import ROOT, environment, free_port, kill_servers, within
+from tests.machine.conftest import ROOT, Holder, environment, free_port, kill_servers, within
 
 pytestmark = pytest.mark.needs("ssh-keygen")
 UV = Path(sys.executable).with_name("uv")
@@ -121,35 +123,62 @@ def test_package_contains_all_its_files(wheel: Path) -> None:
         assert expected - set(archive.namelist()) == set()
 
 
-def test_package_serves_its_first_request(identity: Path, state: Path, tmp_path: Path) -> None:
+@contextmanager
+def served(identity: Path, log: Path, variables: dict[str, str]) -> Iterator[Callable[[str], bool]]:
+    """Run `identity serve` until the block ends; yield whether a path of it responds with 200."""
     port = free_port()
-    # No IDENTITY_VAR: the state folder is the default of a package.
-    here = {**environment(state, PORT=str(port), XDG_STATE_HOME=str(state)), "PYTHONPATH": ""}
-    del here["IDENTITY_VAR"]
-    with (tmp_path / "log").open("w") as log:
-        server = subprocess.Popen([identity, "serve"], env=here, cwd="/", stdout=log, stderr=log)
+    with log.open("w") as lines:
+        here = variables | {"PORT": str(port)}
+        server = subprocess.Popen([identity, "serve"], env=here, cwd="/", stdout=lines, stderr=lines)
     try:
         assert within(120, lambda: responds(port, "/uflow/ready") or server.poll() is not None)
-        log_text = (tmp_path / "log").read_text()
-        assert server.poll() is None, log_text
-        assert f"export IDENTITY_VAR={state}/identity-platform\n" in log_text
-        assert "`identity manage demo` prints it again" in log_text
-        for path in ("/admin/login/", "/static/console/find.css", "/t/demo/.well-known/openid-configuration", "/docs/"):
-            assert responds(port, path), path
-        checked = subprocess.run([identity, "manage", "check"], env=here, cwd="/", capture_output=True, text=True)
-        assert (checked.returncode, checked.stdout) == (
-            0,
-            "System check identified no issues (1 silenced).\n",
-        ), checked.stderr
-        again = subprocess.run([identity, "demo"], env=here, cwd="/", capture_output=True, text=True)
-        assert "export OPERATOR_PASSWORD=" in again.stdout
-        examined = subprocess.run(
-            [identity, "doctor", "--output", state / "report.json"], env=here, capture_output=True, text=True
-        )
-        assert examined.returncode == 0, examined.stdout
+        assert server.poll() is None, log.read_text()
+        yield partial(responds, port)
     finally:
         server.send_signal(signal.SIGTERM)
         assert server.wait(60) == 0
+
+
+def test_package_serves_its_first_request(identity: Path, state: Path, tmp_path: Path) -> None:
+    # No IDENTITY_VAR: the state folder is the default of a package.
+    here = environment(state, XDG_STATE_HOME=str(state)) | {"PYTHONPATH": ""}
+    del here["IDENTITY_VAR"]
+
+    def said(*words: str | Path) -> str:
+        done = subprocess.run([identity, *words], env=here, cwd="/", capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    with served(identity, tmp_path / "log", here) as responds_at:
+        printed = (tmp_path / "log").read_text()
+        assert f"export IDENTITY_VAR={state}/identity-platform\n" in printed
+        assert "`identity manage demo` prints it again" in printed
+        for path in ("/admin/login/", "/static/console/find.css", "/t/demo/.well-known/openid-configuration", "/docs/"):
+            assert responds_at(path), path
+        assert said("manage", "check") == "System check identified no issues (1 silenced).\n"
+        assert "export OPERATOR_PASSWORD=" in said("demo")
+        assert "global database  ok" in said("doctor", "--output", state / "report.json")
+
+
+def test_package_serves_on_servers_of_production(identity: Path, settled_home: Path, tmp_path: Path) -> None:
+    holder = Holder(settled_home)
+    here = environment(
+        tmp_path,
+        DATABASE_URL=holder.database_url,
+        REDIS_URL=holder.redis_url,
+        SECRET_KEY_FILE=str(settled_home / "keys" / "secret_key"),
+        ENCRYPTION_KEYS_FILE=str(settled_home / "keys" / "encryption_keys"),
+        EMAIL_URL="console:",
+        ALLOWED_HOSTS="localhost",
+        SECURE_SSL_REDIRECT="0",
+    ) | {"PYTHONPATH": ""}
+    try:
+        with served(identity, tmp_path / "log", here) as responds_at:
+            assert responds_at("/admin/login/")
+            assert "OPERATOR_PASSWORD" not in (tmp_path / "log").read_text()
+    finally:
+        holder.leave()
+    assert not (tmp_path / "postgres").exists()
 
 
 def responds(port: int, path: str) -> bool:
