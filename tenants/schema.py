@@ -34,11 +34,7 @@ _MESSAGE_IS_HARMLESS = ("08", "42", "53", "55", "57")
 
 def own_apps() -> list[str]:
     """Return the labels of this project's apps: only their migrations run in tenant databases."""
-    return sorted(
-        config.label
-        for config in apps.get_app_configs()
-        if Path(config.path).resolve().is_relative_to(settings.BASE_DIR) and ".venv" not in Path(config.path).parts
-    )
+    return sorted(config.label for config in apps.get_app_configs() if config.name in settings.PLATFORM_APPS)
 
 
 @lru_cache(maxsize=1)

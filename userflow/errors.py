@@ -5,6 +5,7 @@ from typing import ClassVar, Final
 from uuid import UUID
 
 from identity_platform.api import errors
+from identity_platform.installation import how_to_install
 
 # The request field that proves each method of a user (`mfa_methods`).
 _PROOF_OF_METHOD: Final[Mapping[str, str]] = {
@@ -492,7 +493,7 @@ class DirectoryFailed(errors.ApiError):
 class LdapNotInstalled(errors.ApiError):
     status = 501
     code = "ldap_not_installed"
-    message = "LDAP support is not installed. An operator installs requirements-ldap.txt and restarts the server."
+    message = f"LDAP support is not installed. For an operator: {how_to_install('ldap')} and restart the server."
 
 
 class DirectoriesBusy(errors.Unavailable):

@@ -13,6 +13,7 @@ from rest_framework.request import Request
 
 from identity_platform.api.documents import PARTS
 from identity_platform.api.handlers import unknown_path
+from identity_platform.installation import IS_PACKAGE
 
 # Python knows some of these types in newer versions only, and states no charset.
 TEXT_TYPES = {".html": "text/html", ".js": "text/javascript", ".md": "text/markdown", ".txt": "text/plain"}
@@ -23,9 +24,9 @@ NO_STORE = {"Cache-Control": "no-store"}
 def site(request: HttpRequest, path: str) -> HttpResponseBase:
     """Return a file of the site, or how to build it where it has not been built."""
     if not (settings.DOCS_SITE / "index.html").is_file():
-        return (
-            unknown_path(request) if path else HttpResponse(render_to_string("docs/not_built.html"), headers=NO_STORE)
-        )
+        if path:
+            return unknown_path(request)
+        return HttpResponse(render_to_string("docs/not_built.html", {"is_package": IS_PACKAGE}), headers=NO_STORE)
     path = path or "index.html"
     try:
         response = serve(request, path, document_root=str(settings.DOCS_SITE))

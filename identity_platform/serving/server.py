@@ -1,4 +1,4 @@
-"""Starts the platform: `python -m identity_platform.serving.server`, which is what bin/serve and the container run.
+"""Starts the platform: `python -m identity_platform.serving.server`, as bin/serve, `identity serve` and the container do.
 
 Makes the databases ready, then serves WSGI with granian: one process that listens and watches, `WEB_WORKERS` processes
 that answer. SIGTERM and Ctrl-C let requests in flight finish (10 s) and end with status 0.
@@ -29,6 +29,7 @@ from granian.net import SocketHolder  # type: ignore[attr-defined]  # it is ther
 from granian.server.mp import MPServer
 
 from identity_platform.environment import state_folder, text
+from identity_platform.installation import SERVE
 from identity_platform.serving.workers import (
     FENCED,
     FINISH_SECONDS,
@@ -99,13 +100,13 @@ def main() -> None:
             finally:
                 worker_processes.end()
     except (embedded.EmbeddedServerFailed, ImproperlyConfigured, CommandError, PortTaken) as problem:
-        sys.exit(f"bin/serve: {problem}")
+        sys.exit(f"{SERVE}: {problem}")
     except OperationalError as problem:
-        sys.exit(f"bin/serve: the database server does not answer: {problem}")
+        sys.exit(f"{SERVE}: the database server does not answer: {problem}")
     except OSError as problem:
         if problem.filename is None:
             raise
-        sys.exit(f"bin/serve: {problem.filename}: {problem.strerror}")
+        sys.exit(f"{SERVE}: {problem.filename}: {problem.strerror}")
 
 
 def _prepare(prepare: Callable[[], object]) -> None:
@@ -117,7 +118,7 @@ def _prepare(prepare: Callable[[], object]) -> None:
     except CommandError as problem:
         if problem.returncode != FENCED:
             raise
-        print(f"bin/serve: every request gets 503. {problem}", file=sys.stderr, flush=True)
+        print(f"{SERVE}: every request gets 503. {problem}", file=sys.stderr, flush=True)
 
 
 class PortTaken(Exception):

@@ -119,7 +119,9 @@ PAGES: Final[Mapping[str, str]] = {
 _MACHINE_READS = "shows, measures, checks or writes files for the operator of the machine; changes no account"
 # Commands and periodic tasks act as the machine: no proof, but they write audit events. These do not.
 UNRECORDED: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("list_tenants", "check_backup", "extract_global_backup", "collect_figures"), _MACHINE_READS),
+    **dict.fromkeys(
+        ("list_tenants", "check_backup", "extract_global_backup", "collect_figures", "doctor"), _MACHINE_READS
+    ),
     **dict.fromkeys(("index_end_users", "index_text_search"), "derived data only"),
     "serve_sample": "a sample application, for development",
     "demo": "creates a tenant by the API of a running server, for development",

@@ -32,6 +32,7 @@ PACKAGES = {
     "faketime": "faketime",
     "gcc": "gcc",
     "pgbackrest": "pgbackrest",
+    "ssh-keygen": "openssh-client",
 }
 # Package: the module it brings, the file that pins it. Without wheels, so no part of what a bare machine installs.
 OPTIONAL = {

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from django.conf import settings
 
+from identity_platform.installation import MANAGE
 from tenants.models import Tenant
 from userflow.accounts.models import AdminUser, Client
 
@@ -31,7 +32,7 @@ def lines() -> Iterator[str]:
     # Imported here because it loads the web server.
     from identity_platform.serving.server import address_of
 
-    yield "# Paste this into your shell to try the README. `bin/manage demo` prints it again."
+    yield f"# Paste this into your shell to try the README. `{MANAGE} demo` prints it again."
     yield _export("IDENTITY_VAR", settings.VAR)
     yield _export("BASE_URL", address_of(settings.HOST, settings.PORT))
     tenant = Tenant.objects.filter(slug=SLUG).first()
@@ -51,7 +52,7 @@ def _credentials(prefix: str, username: str) -> Iterator[str]:
     if password is not None and user.check_password(password):
         yield _export(f"{prefix}_PASSWORD", password)
     else:
-        yield f"# The password of {username} was changed. Set a new one with: bin/manage changepassword {username}"
+        yield f"# The password of {username} was changed. Set a new one with: {MANAGE} changepassword {username}"
 
 
 def remembered() -> dict[str, str]:

