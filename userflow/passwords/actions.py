@@ -14,7 +14,7 @@ from identity_platform.api.errors import ApiError, NotAllowed
 from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import hash_token
 from identity_platform.postgresql.row_errors import first_or, unique_or
-from tenants import lookup
+from tenants import lookup, operating_modes
 from tenants.context import in_tenant
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from tenants.states import Purpose
@@ -101,8 +101,9 @@ def ask_for_admin_reset(*, email: str) -> None:
     """Mail an admin user a link to set a new password.
 
     Neither the response nor its timing reveals whether the user exists: the work runs after the response. Raises
-    TooManyFromAddress (also for an unknown address), MailBusy.
+    TooManyFromAddress (also for an unknown address), MailBusy, ReadOnlyMode.
     """
+    operating_modes.check_platform()
     key = email_key(email)
     _limit(ADMINS, "", key)
 
@@ -132,8 +133,9 @@ def ask_for_end_user_reset(*, email: str, client_id: UUID | None = None, tenant_
     """Mail an end user a link to set a new password; `tenant_id` or `client_id` identifies the tenant.
 
     The response reveals nothing, as in `ask_for_admin_reset`, also about tenants and clients. Raises TooManyFromAddress,
-    MailBusy.
+    MailBusy, ReadOnlyMode.
     """
+    operating_modes.check_platform()
     key = email_key(email)
     try:
         _limit(END_USERS, str(tenant_id or client_id), key)
