@@ -7,9 +7,10 @@ from django.urls import URLPattern, path
 
 from console.audit_logs import pages as audit_logs
 from console.frame.access import Page
+from console.frame.modes import in_every_mode
 from console.jobs import admin as jobs
 from console.people import bulk, chooser, end_user, groups_and_roles, invitations, support, transfer
-from console.platform import admin_roles, admins, clients, directories, domains, keys, servers, webhooks
+from console.platform import admin_roles, admins, clients, directories, domains, keys, modes, servers, webhooks
 from console.platform import invitations as admin_invitations
 from console.registry import pages as services
 from console.signin import own_account, own_factors, views
@@ -43,7 +44,7 @@ BEFORE_SIGN_IN: Final[Paths] = (
     ("my-sign-in/backup-codes/", "new_backup_codes", own_factors.new_backup_codes),
 )
 SIGNED_IN: Final[Paths] = (
-    ("reauthenticate/", "reauthenticate", views.reauthenticate),
+    ("reauthenticate/", "reauthenticate", in_every_mode(views.reauthenticate)),
     ("my-sign-in/factors/<str:factor_id>/remove/", "remove_my_factor", own_factors.RemoveFactor.as_view()),
     ("my-sign-in/sessions/end-others/", "end_my_other_sessions", own_account.end_other_sessions),
     ("my-sign-in/sessions/<str:session_id>/end/", "end_my_session", own_account.end_session),
@@ -100,6 +101,9 @@ SIGNED_IN: Final[Paths] = (
     ("platform/servers/", "servers", servers.listed),
     ("platform/servers/<int:server_id>/", "server", servers.show),
     ("platform/servers/<int:server_id>/change/", "server_change", servers.ChangeServer.as_view()),
+    ("platform/modes/", "modes", modes.listed),
+    ("platform/modes/start/", "mode_start", in_every_mode(modes.StartMode.as_view())),
+    ("platform/modes/end/", "mode_end", in_every_mode(modes.EndMode.as_view())),
     ("platform/audit/", "audit_trail", audit_logs.listed),
     ("platform/audit/export/", "audit_export", audit_logs.Export.as_view()),
     ("platform/domains/", "domains", domains.listed),

@@ -21,6 +21,7 @@ from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 
 from identity_platform import installation
+from identity_platform.authorities import check_authorities
 from identity_platform.postgresql.hosts import with_primary
 
 _LABELS = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"
@@ -258,6 +259,14 @@ def existing_file(name: str) -> str | None:
     if path and not Path(path).is_file():
         raise ImproperlyConfigured(f"{name} names no file.")
     return path
+
+
+def authorities(name: str) -> str:
+    """Return PEM certificates of further authorities, or an empty string."""
+    try:
+        return check_authorities(value) if (value := text(name)) else ""
+    except ValueError as problem:
+        raise ImproperlyConfigured(f"{name} must hold certificates in PEM: {problem}") from problem
 
 
 def security_txt(name: str) -> str | None:

@@ -21,12 +21,13 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import requests
-from requests.adapters import HTTPAdapter
+from django.conf import settings
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, InvalidHeader, NewConnectionError
 from urllib3.util.retry import Retry
 
+from identity_platform.authorities import TrustingAdapter, joined
 from identity_platform.tracing import span
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -277,13 +278,13 @@ class Watch:
             self._socket = None
 
 
-class _Adapter(HTTPAdapter):
+class _Adapter(TrustingAdapter):
     """Requests' adapter whose pools make guarded connections."""
 
-    def __init__(self, reach: Reach, watch: Watch) -> None:
+    def __init__(self, reach: Reach, watch: Watch, authorities: str = "") -> None:
         self._reach = reach
         self._watch = watch
-        super().__init__(pool_connections=1, pool_maxsize=1)
+        super().__init__(authorities, connections=1)
 
     def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **options: object) -> None:
         super().init_poolmanager(connections, maxsize, block, **options)
@@ -300,15 +301,16 @@ class GuardedSession(requests.Session):
     """A `requests.Session` that reaches what `reach` allows, follows no redirect and reads nothing of the environment.
 
     For one thread and one host at a time. Its calls raise TargetRejected beside what requests raises; each needs a
-    `timeout`, and `within()` bounds a whole exchange.
+    `timeout`, and `within()` bounds a whole exchange. TLS trusts the public authorities, those of the platform (`OUTBOUND_CA`)
+    and `authorities` (PEM), those of the tenant that has configured the address.
     """
 
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, reach: Reach, *, authorities: str = "") -> None:
         super().__init__()
         self.trust_env = False
         self._watch = Watch()
         self.adapters.clear()
-        self.mount("https://", _Adapter(reach, self._watch))
+        self.mount("https://", _Adapter(reach, self._watch, joined(settings.OUTBOUND_CA, authorities)))
         if reach.plain_http:
             self.mount("http://", _Adapter(reach, self._watch))
 

@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 from identity_platform import installation
 from identity_platform.environment import (
+    authorities,
     boolean,
     choices,
     database,
@@ -200,6 +201,7 @@ MIDDLEWARE = [
     "identity_platform.api.middleware.ApiMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "tenants.fence_middleware.Fence",
+    "tenants.mode_middleware.OperatingModes",
     "tenants.hosts.TenantHosts",
     "identity_platform.api.middleware.SecurityMiddleware",
     "tenants.rejections.RejectedCalls",
@@ -411,6 +413,8 @@ SMS_COUNTRIES = string_list("SMS_COUNTRIES", [])
 # The alarm: of so many messages to a country within a day, fewer than this share (in percent) were ever used.
 SMS_ALARM_MESSAGES = integer("SMS_ALARM_MESSAGES", 20, least=1)
 SMS_ALARM_PERCENT = integer("SMS_ALARM_PERCENT", 25, most=100)
+# Authorities that outbound TLS trusts beside the public ones (PEM), mostly given as OUTBOUND_CA_FILE.
+OUTBOUND_CA = authorities("OUTBOUND_CA")
 # Private networks that webhooks may be sent to, comma-separated; embedded mode takes a consumer on this machine.
 WEBHOOK_ALLOWED_NETWORKS = networks("WEBHOOK_ALLOWED_NETWORKS", ["127.0.0.0/8", "::1/128"] if EMBEDDED else [])
 # Whether http:// is taken too; into those networks only.

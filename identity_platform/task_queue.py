@@ -49,6 +49,7 @@ PROBLEMS = Counter("identity_task_problems", "Runs of periodic tasks that could 
 TaskContext: TypeAlias = JobContext
 
 PERIODIC: Final = "periodic"
+IS_PAUSED: Final = "is_paused"
 # A worker that has sent no heartbeat for this long has ended.
 SILENT_AFTER: Final = timedelta(seconds=20)
 # After SIGTERM. A task that is still running then is queued again, as after a kill.
@@ -71,11 +72,18 @@ def task(name: str, *, queue: str) -> Callable[[Callable[P, None]], Callable[P, 
     return register
 
 
-def periodic_task(name: str) -> Callable[[PeriodicTask], PeriodicTask]:
-    """Register a function that workers run periodically: on one of all hosts at a time, and queued at most once."""
+def periodic_task(name: str, *, pauses: bool = True) -> Callable[[PeriodicTask], PeriodicTask]:
+    """Register a function that workers run periodically: on one of all hosts at a time, and queued at most once.
+
+    A run is left out while the worker's `is_paused` (an option of it) says so, unless the task never `pauses`.
+    """
 
     def register(work: PeriodicTask) -> PeriodicTask:
         def run(context: TaskContext, timestamp: int = 0) -> None:
+            is_paused = context.additional_context.get(IS_PAUSED)
+            if pauses and is_paused is not None and is_paused():
+                log.info("task_paused", task=name)
+                return
             work(context)
 
         registered = app.task(name=name, queue=PERIODIC, lock=name, queueing_lock=name, pass_context=True)

@@ -16,7 +16,7 @@ from identity_platform.audit.chain import PLATFORM, Trail, platform_trail, tenan
 from identity_platform.audit.sealing import Sealed
 from identity_platform.audit.verification import Verdict
 from identity_platform.audit.writer import record_for_platform
-from tenants import keys
+from tenants import keys, operating_modes
 from tenants.context import in_tenant
 from tenants.errors import DataKeyLocked, UnknownTenant
 from tenants.models import TenantDatabase
@@ -55,6 +55,8 @@ def owners(only: Sequence[str] = (), *, states: Sequence[State] = WRITABLE) -> l
     Raises UnknownTenant, which names the unknown ones.
     """
     found = TenantDatabase.objects.filter(status__in=states).order_by("tenant_id")
+    if states == WRITABLE and not only:
+        found = found.exclude(server__in=operating_modes.closed_servers())
     everyone = [
         THE_PLATFORM,
         *(Owner(slug, tenant_id) for tenant_id, slug in found.values_list("tenant_id", "tenant__slug").iterator()),

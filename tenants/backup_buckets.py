@@ -91,6 +91,7 @@ def _store(bucket: str) -> S3Store:
             "connect_timeout": timedelta(seconds=10),
             # For one part.
             "timeout": timedelta(seconds=120),
+            **({"root_certificate": settings.OUTBOUND_CA} if settings.OUTBOUND_CA else {}),
         },
         retry_config={"max_retries": settings.BACKUP_S3_RETRIES, "retry_timeout": timedelta(minutes=5)},
     )

@@ -1,7 +1,7 @@
 """Entering a tenant: the ContextVars that carry it, and what fails when no tenant is entered."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from uuid import UUID
 
@@ -9,7 +9,8 @@ import structlog
 from django.db import ProgrammingError, transaction
 from psycopg.errors import UndefinedColumn, UndefinedFunction, UndefinedTable
 
-from tenants import lookup
+from identity_platform.postgresql.forbidden_writes import forbid_writes
+from tenants import lookup, operating_modes
 from tenants.errors import NoActiveTenant, TenantBehind
 from tenants.lookup import TenantContext
 from tenants.models import TenantDatabase
@@ -36,13 +37,15 @@ def current_tenant() -> TenantContext:
 def in_tenant(tenant_id: UUID, purpose: Purpose = Purpose.WRITE) -> Iterator[TenantContext]:
     """Enter a tenant: inside the block, tenant models use its database. No connection is opened before the first statement.
 
-    Raises UnknownTenant, TenantSuspended, TenantBusy; TenantBehind when a statement fails because the database lacks
-    migrations of this release.
+    Raises UnknownTenant, TenantSuspended, TenantBusy, ReadOnlyMode; TenantBehind when a statement fails because the database
+    lacks migrations of this release.
     """
     tenant = lookup.find(tenant_id).check(purpose)
     token = _entered.set(tenant)
     try:
-        with in_target(tenant.target):
+        # Statements that write for a purpose that is allowed: reads that leave a trace.
+        error = operating_modes.error_of_writes(tenant.server_id)
+        with in_target(tenant.target), forbid_writes(error, TENANT_ALIAS) if error else nullcontext():
             yield tenant
     except ProgrammingError as problem:
         # Checked only after a failure, so successful requests pay nothing.

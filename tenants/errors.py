@@ -1,9 +1,18 @@
 """Errors and defects of the tenancy."""
 
+from datetime import datetime
+from typing import ClassVar, Final
 from uuid import UUID
+
+from django.utils.timezone import now
 
 from identity_platform.api import errors
 from identity_platform.installation import how_to_install
+from tenants.states import Mode
+
+# Retry-After of an operating mode: without an announced end, and at most.
+_RETRY_SECONDS: Final = 60
+_LONGEST_RETRY_SECONDS: Final = 3600
 
 
 class UnknownTenant(errors.NotFound):
@@ -125,6 +134,40 @@ class ServerDetached(errors.Unavailable):
 
     def __init__(self) -> None:
         super().__init__(retry_after=30)
+
+
+class ReadOnlyMode(errors.Unavailable):
+    """503: an operator has limited the platform or the tenant's database server to reads (`tenants.operating_modes`)."""
+
+    code = "read_only"
+    implied_by = "any"
+    message = "Nothing was changed. Try again later."
+    # The platform, and a database server.
+    mode: ClassVar[Mode] = Mode.READ_ONLY
+    subjects: ClassVar[tuple[str, str]] = (
+        "The platform is read-only",
+        "The database server of this tenant is read-only",
+    )
+
+    def __init__(self, until: datetime | None = None, *, is_server: bool = False) -> None:
+        left = (until - now()).total_seconds() if until else 0.0
+        # What the operator has announced; a time that has passed says nothing.
+        self.until = until if left > 0 else None
+        end = f"until about {self.until:%Y-%m-%d %H:%M} UTC" if self.until else "at the moment"
+        super().__init__(
+            f"{self.subjects[is_server]} {end}. {self.message}",
+            retry_after=min(max(1, round(left)), _LONGEST_RETRY_SECONDS) if self.until else _RETRY_SECONDS,
+        )
+
+
+class MaintenanceMode(ReadOnlyMode):
+    """503: an operator has closed the platform or the tenant's database server for maintenance."""
+
+    code = "maintenance"
+    implied_by = "any"
+    message = "Try again later."
+    mode = Mode.MAINTENANCE
+    subjects = ("The platform is closed for maintenance", "This tenant is closed for maintenance")
 
 
 class TooManyUnknownHosts(errors.Unavailable):

@@ -20,6 +20,7 @@ from django.db import connection, connections
 
 from identity_platform.audit.origin import set_tenant
 from identity_platform.semaphore import Semaphore
+from tenants import operating_modes
 from tenants.addresses import Place
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from tenants.settings import EffectiveSettings, defaults, effective
@@ -72,23 +73,29 @@ class TenantContext:
         return effective(self.settings, tenant_name=self.name, slug=self.slug, domain=self.sign_in_domain)
 
     @property
+    def authorities(self) -> str:
+        """Return the authorities (PEM) that calls to what the tenant has configured trust beside the others."""
+        return str(self.settings.get("outbound_authorities") or "")
+
+    @property
     def defaults(self) -> dict[str, object]:
         """The values that would apply without settings of its own."""
         return defaults(self.settings, tenant_name=self.name, slug=self.slug, domain=self.sign_in_domain)
 
     def allows(self, purpose: Purpose) -> bool:
-        """Return whether the state allows this."""
-        return purpose in ALLOWED[self.status]
+        """Return whether the state and the operating modes allow this."""
+        return purpose in ALLOWED[self.status] and operating_modes.rejection(purpose, self.server_id) is None
 
     def check(self, purpose: Purpose) -> "TenantContext":
         """Return the tenant in a state that allows this; of a request, after the end of a job that takes a moment.
 
-        Raises UnknownTenant, TenantSuspended, TenantBusy.
+        Raises UnknownTenant, TenantSuspended, TenantBusy, ReadOnlyMode.
         """
         tenant = self
-        if not tenant.allows(purpose) and tenant.status in PAUSED:
+        if purpose not in ALLOWED[tenant.status] and tenant.status in PAUSED:
             tenant = _after_pause(tenant)
-        if tenant.allows(purpose):
+        if purpose in ALLOWED[tenant.status]:
+            operating_modes.check(purpose, tenant.server_id)
             return tenant
         if tenant.status in GONE:
             raise UnknownTenant

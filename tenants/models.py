@@ -10,7 +10,7 @@ from django.db import models
 from django.db.models.functions import Cast, Collate, Lower
 
 from identity_platform.restoring import AfterRestore, NoAuthority
-from tenants.states import State
+from tenants.states import Mode, State
 
 
 class TenantModel(models.Model):
@@ -105,6 +105,28 @@ class ServerHealth(models.Model):
 
     def __str__(self) -> str:
         return str(self.server_id)
+
+
+class OperatingMode(models.Model):
+    """What operators have limited the platform (no server) or one database server to (`tenants.operating_modes`)."""
+
+    server = models.OneToOneField(DatabaseServer, on_delete=models.CASCADE, null=True, related_name="operating_mode")
+    mode = models.CharField(max_length=20, choices=[(mode, mode) for mode in Mode])
+    # Announced to callers. The mode ends when an operator ends it, as the work may take longer.
+    until = models.DateTimeField(null=True)
+    reason = models.CharField(max_length=200, blank=True, default="")
+    started_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                models.Value(1), condition=models.Q(server=None), name="one_operating_mode_of_the_platform"
+            ),
+            models.CheckConstraint(condition=models.Q(mode__in=list(Mode)), name="known_operating_mode"),
+        ]
+
+    def __str__(self) -> str:
+        return self.mode
 
 
 class ConnectionLease(models.Model):

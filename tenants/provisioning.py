@@ -32,6 +32,7 @@ from tenants import (
     keys,
     lookup,
     marks,
+    operating_modes,
     revocations,
     steps,
     warm_pool,
@@ -43,7 +44,7 @@ from tenants.models import DatabaseServer, DataKey, FinalBackup, FormerSlug, Ten
 from tenants.queries import reserve_tenant
 from tenants.schema import is_current, schema_version, upgrade
 from tenants.signals import tenant_created, tenant_forgotten, tenant_resuming
-from tenants.states import FOLLOWS, State
+from tenants.states import FOLLOWS, Purpose, State
 from tenants.target import DatabaseTarget
 from tenants.webauthn_claims import claim
 
@@ -106,12 +107,14 @@ def create_tenant(
 
     Without `slug` one is generated from the name. If the provisioning of a tenant with this slug was interrupted, it is
     finished, with the name and settings given now. A new one is on a server with all `server_labels`. Raises SlugTaken,
-    NoRoom, WrongRegion, RelyingPartyTaken and what `initialize` raises; errors of the database server are not translated.
+    NoRoom, WrongRegion, RelyingPartyTaken, ReadOnlyMode and what `initialize` raises; errors of the database server are not
+    translated.
     """
     own = tenant_settings or {}
     if slug is not None and (interrupted := _interrupted(slug)) is not None:
         return _finish_interrupted(interrupted, name, own, initialize)
     chosen = server_with_room(server, region_of(own), server_labels)
+    operating_modes.check(Purpose.WRITE, chosen.pk)
     fences.advance(chosen)
     while True:
         try:

@@ -48,6 +48,7 @@ SELECT s.* FROM tenants_databaseserver s, LATERAL (
 ) free
 WHERE s.accepts_tenants AND free.room > 0 AND (%(name)s::text IS NULL OR s.name = %(name)s)
   AND (%(region)s::text IS NULL OR s.region = %(region)s) AND s.labels @> %(labels)s::varchar[]
+  AND (s.name = %(name)s OR NOT EXISTS (SELECT FROM tenants_operatingmode m WHERE m.server_id = s.id))
 ORDER BY free.room DESC, s.id LIMIT 1
 """
 

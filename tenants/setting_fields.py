@@ -1,11 +1,12 @@
 """The kinds of value that settings of a tenant have."""
 
 import re
-from typing import Final
+from typing import Final, Unpack
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Items, StrictField, Text
+from identity_platform.api.fields import Items, StrictField, Text, TextOptions
+from identity_platform.authorities import check_authorities
 from identity_platform.environment import ANDROID_APP
 from tenants.reserved_claims import RESERVED_CLAIMS
 
@@ -48,6 +49,23 @@ class ClaimName(Pattern):
     def openapi(self) -> dict[str, object]:
         reserved = "|".join(sorted(RESERVED_CLAIMS))
         return {"type": "string", "pattern": f"^(?!(?:{reserved})$){self.pattern}$"}
+
+
+class Certificates(Text):
+    """Certificates in PEM, of authorities."""
+
+    default_error_messages = {"pem": "{says}"}
+
+    def __init__(self, **options: Unpack[TextOptions]) -> None:
+        super().__init__(single_line=False, **options)
+
+    def to_internal_value(self, data: object) -> str:
+        # PEM files of Windows tools have carriage returns, which other texts may not have.
+        text = super().to_internal_value(data.replace("\r\n", "\n") if isinstance(data, str) else data)
+        try:
+            return check_authorities(text) if text else ""
+        except ValueError as problem:
+            self.fail("pem", says=str(problem))
 
 
 class DistinctItems(Items):

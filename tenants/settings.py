@@ -16,8 +16,18 @@ from rest_framework import serializers
 from identity_platform.api.display_name import DisplayName
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.fields import Boolean, Choice, Integer, StrictField, Text
+from identity_platform.authorities import LONGEST_PEM
 from tenants.addresses import Place, origin_of
-from tenants.setting_fields import COUNTRY, HOSTNAME, ORIGIN, REGION, DistinctItems, claim_names, page_address
+from tenants.setting_fields import (
+    COUNTRY,
+    HOSTNAME,
+    ORIGIN,
+    REGION,
+    Certificates,
+    DistinctItems,
+    claim_names,
+    page_address,
+)
 
 # NIST SP 800-63B section 5.1.1.2.
 SHORTEST_PASSWORD: Final = 8
@@ -52,6 +62,7 @@ class EffectiveSettings(TypedDict):
     metadata_claims: list[str]
     sms_countries: list[str] | None
     region: str | None
+    outbound_authorities: str
 
 
 class Default(NamedTuple):
@@ -309,6 +320,15 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         operators_only=True,
         nullable=True,
         harmless=True,
+    ),
+    "outbound_authorities": Setting(
+        Certificates(max_length=LONGEST_PEM),
+        Default(lambda _own, _name, _place: "", "none"),
+        _("Certificate authorities"),
+        _(
+            "Certificates (PEM, at most 20) of authorities that are trusted beside the public ones when the platform calls "
+            "what this tenant has configured: webhook endpoints, jwks_uri and back-channel logout of its clients, directories."
+        ),
     ),
 }
 

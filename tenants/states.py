@@ -51,6 +51,20 @@ def allowing(purpose: Purpose) -> list[State]:
     return [state for state, purposes in ALLOWED.items() if purpose in purposes]
 
 
+class Mode(StrEnum):
+    """What operators have limited the platform or one database server to (`tenants.operating_modes`)."""
+
+    READ_ONLY = "read_only"
+    MAINTENANCE = "maintenance"
+
+
+# What remains allowed in a tenant whose state allows it.
+ALLOWED_IN: Final[dict[Mode, frozenset[Purpose]]] = {
+    Mode.READ_ONLY: frozenset({Purpose.READ, Purpose.INSPECT}),
+    Mode.MAINTENANCE: frozenset({Purpose.INSPECT}),
+}
+
+
 FOLLOWS: Final[dict[State, frozenset[State]]] = {
     State.PROVISIONING: frozenset({State.ACTIVE, State.FAILED, State.DELETING}),
     State.ACTIVE: frozenset({State.SUSPENDED, State.MIGRATING, State.MOVING, State.FAILED}),

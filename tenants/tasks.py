@@ -56,7 +56,8 @@ def purge(context: TaskContext) -> None:
         log.warning("expired_rows_stay", cause=why(problem))
 
 
-@periodic_task(CHECK)
+# Its metrics show operators how the servers are during their work.
+@periodic_task(CHECK, pauses=False)
 def check_servers(context: TaskContext) -> None:
     """Check every database server, for the metrics."""
     try:

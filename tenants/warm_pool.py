@@ -6,7 +6,7 @@ from django.conf import settings
 from django.db.models import Count, Q
 from django.utils.crypto import get_random_string
 
-from tenants import databases, fences, marks, steps
+from tenants import databases, fences, marks, operating_modes, steps
 from tenants.errors import JobRunning
 from tenants.models import DatabaseServer, WarmDatabase
 from tenants.schema import is_older, schema_version, why
@@ -32,7 +32,8 @@ def refill_all(size: int, *, until: Callable[[], bool] = lambda: False) -> tuple
     )
     aside = Count("warm_databases", filter=Q(warm_databases__schema_version=SET_ASIDE))
     others = Count("warm_databases") - ready - aside
-    short = DatabaseServer.objects.filter(accepts_tenants=True).annotate(ready=ready, others=others)
+    taking = DatabaseServer.objects.filter(accepts_tenants=True).exclude(pk__in=operating_modes.closed_servers())
+    short = taking.annotate(ready=ready, others=others)
     made, problems = 0, []
     for server in short.filter(Q(ready__lt=size) | Q(others__gt=0)):
         try:

@@ -15,6 +15,8 @@ class Receiver:
     slowness: float = 0.0
     # Another address of the loopback network is another host.
     host: str = "127.0.0.1"
+    # https once the server has a certificate.
+    scheme: str = "http"
     response_body: bytes = b""
 
     def __post_init__(self) -> None:
@@ -43,7 +45,7 @@ class Receiver:
 
     @property
     def url(self) -> str:
-        return f"http://{self.host}:{self.server.server_port}{self.path}"
+        return f"{self.scheme}://{self.host}:{self.server.server_port}{self.path}"
 
     def decide(self, body: bytes) -> tuple[int, dict[str, str]]:
         """Return the status and headers of a response."""

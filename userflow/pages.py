@@ -6,8 +6,10 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from identity_platform.api.handlers import read_only
+from tenants.mode_middleware import closing_error, shows_modes
 
 
+@shows_modes
 @read_only
 def landing_page(request: HttpRequest, template: str) -> HttpResponse:
     """Render `template`. Its script reads the token after the `#`, which browsers never send to a server.
@@ -15,7 +17,11 @@ def landing_page(request: HttpRequest, template: str) -> HttpResponse:
     Raises MethodNotAllowed except for GET and HEAD.
     """
     nonce = secrets.token_urlsafe(16)
-    response = render(request, template, {"nonce": nonce})
+    if (closed := closing_error(request)) is not None:
+        response = render(request, "pages/closed.html", {"text": closed.text}, status=closed.status)
+        response.headers["Retry-After"] = closed.headers["Retry-After"]
+    else:
+        response = render(request, template, {"nonce": nonce})
     # Only this page's own script may run where users enter a new password.
     response.headers["Content-Security-Policy"] = (
         f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; img-src 'self'; "

@@ -228,6 +228,8 @@ LABELS: Final[tuple[tuple[Text, dict[str, Text]], ...]] = (
             "database_server.added": _("Database server added"),
             "database_server.replaced": _("Database server replaced"),
             "database_server.changed": _("Database server changed"),
+            "operating_mode.started": _("Read-only or maintenance mode started"),
+            "operating_mode.ended": _("Read-only or maintenance mode ended"),
             "signing_key.rotated": _("Signing key rotated"),
             "signing_key.withdrawn": _("Signing key withdrawn"),
             "encryption_keys.rotated": _("Encryption keys rotated"),

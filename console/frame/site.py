@@ -10,6 +10,7 @@ from unfold.sites import UnfoldAdminSite
 
 from console.frame.access import Context, Page, is_signed_in, to_step_up
 from console.frame.breadcrumbs import crumbs_of
+from console.frame.modes import in_every_mode, with_modes
 from console.frame.records import NOTHING, render_page
 from console.frame.scope import NoTenantChosen, chosen_tenant, page_tenant, to_the_chooser
 from identity_platform.api.errors import ApiError
@@ -33,6 +34,7 @@ class ConsoleSite(UnfoldAdminSite):  # type: ignore[misc]  # unfold has no types
 
         return sign_in(request)
 
+    @in_every_mode
     def logout(self, request: HttpRequest, extra_context: Context | None = None) -> HttpResponse:
         """End the platform's session too."""
         from console.signin.views import sign_out_here
@@ -63,7 +65,7 @@ class ConsoleSite(UnfoldAdminSite):  # type: ignore[misc]  # unfold has no types
 
     def admin_view(self, view: Page, cacheable: bool = False) -> Page:
         """Return a page that requires the sign-in, with error pages in the console's frame."""
-        return with_error_pages(super().admin_view(view, cacheable))
+        return with_error_pages(super().admin_view(with_modes(view), cacheable))
 
     def each_context(self, request: HttpRequest) -> Context:
         """Return the context of every page, with the tenant that it acts on for the bar."""

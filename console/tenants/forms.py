@@ -6,13 +6,14 @@ from django.utils.translation import gettext_lazy as _
 
 from console.frame.access import Context
 from console.frame.confirm import TypedName
-from console.frame.forms import Address, FormOptions, Line, Lines, Number, Pick, Tick, set_choices
+from console.frame.forms import Address, FormOptions, Line, Lines, Number, Paragraph, Pick, Tick, set_choices
 from console.frame.records import Text
 from console.tenants.job_kinds import DRY_RUN, FOR_REAL, OFFLINE, ONLINE
 from console.tenants.labels import setting_label
 from identity_platform.api.fields import Boolean, Choice, Integer, Items
 from tenants.models import DatabaseServer, Tenant
 from tenants.provisioning import propose_slug
+from tenants.setting_fields import Certificates
 from tenants.settings import SETTINGS, Setting
 from userflow.accounts.models import LONGEST_NAME
 from userflow.admins.actions import is_taken
@@ -79,6 +80,8 @@ def _field_of(setting: Setting, default: str) -> forms.Field:
     if isinstance(field, Boolean):
         choices = [("", unset), ("true", _("yes")), ("false", _("no"))]
         return _Flag(label=label, help_text=meaning, required=False, choices=choices)
+    if isinstance(field, Certificates):
+        return Paragraph(label=label, help_text=f"{meaning} {unset}", required=False)
     kind = Number if isinstance(field, Integer) else Lines if isinstance(field, Items) else Line
     return kind(label=label, help_text=f"{meaning} {unset}", required=False)
 

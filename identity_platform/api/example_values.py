@@ -304,6 +304,7 @@ VALUES: Final[Mapping[str, Any]] = {
     "server": "dc1.example.com",
     "port": 636,
     "ca_certificate": "",
+    "outbound_authorities": "",
     "base_dn": "DC=example,DC=com",
     "bind_dn": "sync@example.com",
     "directory_tenant_id": "example.com",

@@ -21,6 +21,7 @@ from psycopg.adapt import AdaptersMap, Buffer, Loader
 from psycopg.errors import FeatureNotSupported, ReadOnlySqlTransaction
 from psycopg.pq import Format, TransactionStatus
 
+from identity_platform.postgresql.forbidden_writes import check_statement
 from identity_platform.postgresql.statement_timeout import TimeoutConnection, is_limited
 
 # The server of DATABASE_URL.
@@ -124,6 +125,7 @@ class CursorWrapper(utils.CursorWrapper):
     db: "DatabaseWrapper"
 
     def execute(self, sql: Any, params: Any = None) -> Any:
+        check_statement(self.db.alias, sql)
         raw = self.db.connection
         resting = raw is not None and raw.pgconn.transaction_status == TransactionStatus.IDLE
         try:
@@ -134,6 +136,10 @@ class CursorWrapper(utils.CursorWrapper):
                 raise
         self.cursor = self.db.create_cursor()
         return super().execute(sql, params)
+
+    def executemany(self, sql: Any, param_list: Any) -> Any:
+        check_statement(self.db.alias, sql)
+        return super().executemany(sql, param_list)
 
 
 class DatabaseWrapper(base.DatabaseWrapper):

@@ -17,6 +17,8 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
+from identity_platform.authorities import TrustingAdapter
+
 # All tries together; the caller waits for them (503 within 3 s if a dependency is unavailable).
 DEADLINE_SECONDS: Final = 2.5
 CONNECT_SECONDS: Final = 1.0
@@ -122,7 +124,9 @@ def _deliver(url: str, *, repeatable: bool, **sent: Any) -> None:
             # Half of the time that is left, so that a repeatable try that hangs leaves time for another.
             seconds = left / 2 if repeatable and turn < TRIES - 1 else left
             timeout = (min(CONNECT_SECONDS, seconds), seconds)
-            response = requests.post(url, timeout=timeout, allow_redirects=False, **sent)
+            with requests.Session() as session:
+                session.mount("https://", TrustingAdapter(settings.OUTBOUND_CA))
+                response = session.post(url, timeout=timeout, allow_redirects=False, **sent)
         except requests.RequestException as problem:
             reason = type(problem).__name__
             if not (repeatable or _never_left(problem)):

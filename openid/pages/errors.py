@@ -21,7 +21,7 @@ from mfa.errors import (
     SecretNotIssued,
 )
 from openid.errors import TenantMoved
-from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
+from tenants.errors import MaintenanceMode, ReadOnlyMode, TenantBusy, TenantSuspended, UnknownTenant
 from userflow.errors import (
     AttemptsExceeded,
     CodeExpired,
@@ -130,8 +130,32 @@ def in_words(error: ApiError) -> str:
             "Too many attempts. Wait %(minutes)s minutes, then try again.",
             minutes,
         ) % {"minutes": minutes}
+    if isinstance(error, ReadOnlyMode):
+        return _mode_in_words(error)
     text = next((text for kinds, text in _TEXTS if isinstance(error, kinds)), None)
     return in_language(error.text) if text is None else str(text)
+
+
+def _mode_in_words(error: ReadOnlyMode) -> str:
+    """Return what a mode means for the user, with the announced end in UTC: the server does not know the browser's zone."""
+    closed = isinstance(error, MaintenanceMode)
+    if error.until is None:
+        return (
+            gettext("The service is closed for maintenance at the moment. Try again later.")
+            if closed
+            else gettext("Changes and new sign-ins are paused for maintenance at the moment. Try again later.")
+        )
+    text = (
+        gettext("The service is closed for maintenance until about %(until)s. Try again then.")
+        if closed
+        else gettext("Changes and new sign-ins are paused for maintenance until about %(until)s. Try again then.")
+    )
+    return text % {"until": f"{error.until:%Y-%m-%d %H:%M} UTC"}
+
+
+def title_of(error: ApiError) -> str:
+    """Return the title of the error page."""
+    return gettext("Maintenance") if isinstance(error, ReadOnlyMode) else gettext("That did not work")
 
 
 def in_language(message: str) -> str:

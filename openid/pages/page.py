@@ -12,7 +12,6 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils import translation
 from django.utils.functional import cached_property
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views import View
 
@@ -29,6 +28,7 @@ from openid.tenant_of_request import tenant_of_request
 from tenants.context import in_tenant
 from tenants.hosts import tenant_at_host
 from tenants.lookup import TenantContext
+from tenants.mode_middleware import check_open
 from tenants.states import Purpose
 from userflow.branding.brand import brand_of
 from userflow.branding.models import Branding
@@ -82,6 +82,8 @@ class Page(View):
     from_applications: ClassVar[bool] = False
     # Whether GET changes something: then HEAD, which is only a look at an address, is rejected.
     changes_by_get: ClassVar[bool] = False
+    # Read by `tenants.mode_middleware`.
+    shows_modes: ClassVar[bool] = True
 
     tenant: TenantContext
     # The value of the cookie that stands for the browser; new at its first page.
@@ -98,6 +100,7 @@ class Page(View):
             request.encoding = "utf-8"
         with translation.override(language_of(request)):
             try:
+                check_open(request)
                 self.tenant = self.find_tenant(request)
                 del kwargs["slug"]
                 response = self._respond(request, **kwargs)
@@ -285,7 +288,7 @@ class Page(View):
             response: HttpResponse = JsonResponse({"message": errors.in_words(error)}, status=status)
         else:
             again = self.request.get_full_path() if isinstance(error, errors.FormExpired) else ""
-            values = {**self._frame(_("That did not work")), "text": errors.in_words(error), "again": again}
+            values = {**self._frame(errors.title_of(error)), "text": errors.in_words(error), "again": again}
             response = render(self.request, "openid/error.html", values, status=status)
         for name in ("Allow", "Retry-After"):
             if name in error.headers:

@@ -1,5 +1,6 @@
 """Output of commands: tables and progress bars on a terminal, plain lines otherwise. And their common base class."""
 
+import errno
 import re
 import sys
 from argparse import ArgumentParser, ArgumentTypeError
@@ -58,10 +59,18 @@ class TenantCommand(OperatorCommand):
 
 @contextmanager
 def file_errors(file: Place) -> Iterator[Place]:
-    """Turn an OSError inside the block into a CommandError that names the file, folder or URL."""
+    """Turn an OSError inside the block into a CommandError that names the file, folder or URL.
+
+    A full disk is found while the work is done, so its exit code is 1.
+    """
     try:
         yield file
     except OSError as problem:
+        if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise CommandError(
+                f"{file}: {problem.strerror}. The work is not complete. Free space there and run the command again.",
+                returncode=1,
+            ) from problem
         raise CommandError(f"{file}: {problem.strerror}", returncode=NOT_TRIED) from problem
 
 

@@ -63,6 +63,7 @@ class GraphReading:
         attributes: list[str],
         groups: list[str],
         deadline: float | None = None,
+        authorities: str = "",
     ) -> None:
         self.target, self.secret, self.groups = target, secret, groups
         self.cursor, self.full = cursor, not cursor
@@ -75,7 +76,8 @@ class GraphReading:
         self.token = ""
         # One session per host. Plain HTTP only if an operator's own cloud uses it.
         self.at_login, self.at_graph = (
-            GuardedSession(reach(plain_http=base.startswith("http://"))) for base in (self.login, self.graph)
+            GuardedSession(reach(plain_http=base.startswith("http://")), authorities=authorities)
+            for base in (self.login, self.graph)
         )
 
     def pages(self) -> Generator[list[Found], None, None]:

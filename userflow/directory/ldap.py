@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from django.conf import settings
 
+from identity_platform.authorities import joined, trusting_public_and
 from identity_platform.outbound import Watch
 from userflow.directory.connections import connect, relayed
 from userflow.directory.models import Target
@@ -68,8 +69,10 @@ class LdapReading:
         groups: list[str],
         page: int,
         deadline: float | None = None,
+        authorities: str = "",
     ) -> None:
         self.target, self.secret, self.deadline = target, secret, deadline
+        self.authorities = authorities
         self.filter = user_filter or DEFAULT_FILTER
         self.attributes = attributes
         self.groups = {key: name for name in groups if (key := group_key(name))}
@@ -101,7 +104,10 @@ class LdapReading:
 
     def _responses(self, watch: Watch) -> Generator[list[Found], None, None]:
         wanted = [*self.attributes, "objectGUID", "userAccountControl", *(["memberOf"] if self.groups else [])]
-        with _ldap_errors_as_ours(), _bound(self.target, self.secret, watch, self._response_seconds()) as directory:
+        with (
+            _ldap_errors_as_ours(),
+            _bound(self.target, self.secret, self.authorities, watch, self._response_seconds()) as directory,
+        ):
             paging = SimplePagedResultsControl(True, size=self.page, cookie=b"")
             while True:
                 # libldap's own time limits do not apply within a message: on half a message it would read for ever.
@@ -190,7 +196,7 @@ def _ldap_errors_as_ours() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _bound(target: Target, secret: str, watch: Watch, seconds: float) -> Iterator[Any]:
+def _bound(target: Target, secret: str, authorities: str, watch: Watch, seconds: float) -> Iterator[Any]:
     """Connect and bind; each step may take `seconds`."""
     host, tls = target["server"], target["tls"]
     if tls == PLAIN and not settings.DIRECTORY_ALLOW_PLAIN_LDAP:
@@ -200,7 +206,7 @@ def _bound(target: Target, secret: str, watch: Watch, seconds: float) -> Iterato
         watch.opened(raw)
         raw.settimeout(RESPONSE_SECONDS)
         with watch.limit(seconds):
-            channel = relayed(raw if tls == PLAIN else _encrypted(raw, target), seconds=RESPONSE_SECONDS)
+            channel = relayed(raw if tls == PLAIN else _encrypted(raw, target, authorities), seconds=RESPONSE_SECONDS)
     except BaseException:
         raw.close()
         raise
@@ -219,10 +225,18 @@ def _bound(target: Target, secret: str, watch: Watch, seconds: float) -> Iterato
             directory.unbind_ext_s()
 
 
-def _encrypted(raw: socket.socket, target: Target) -> ssl.SSLSocket:
-    """Start TLS; verify the certificate for the server's name with the given authorities, or the system's."""
+def _encrypted(raw: socket.socket, target: Target, authorities: str) -> ssl.SSLSocket:
+    """Start TLS; verify the certificate for the server's name.
+
+    Trusted are the directory's own authorities alone, or without any the system's, the platform's and those of the tenant.
+    """
+    own = target.get("ca_certificate")
     try:
-        trusted = ssl.create_default_context(cadata=target.get("ca_certificate") or None)
+        trusted = (
+            ssl.create_default_context(cadata=own)
+            if own
+            else trusting_public_and(joined(settings.OUTBOUND_CA, authorities))
+        )
     except (ssl.SSLError, ValueError) as problem:
         raise DirectoryFailed("The CA certificate cannot be read. Send it as PEM.") from problem
     if target["tls"] == STARTTLS:

@@ -1,5 +1,4 @@
 import re
-import ssl
 from typing import Unpack
 
 from rest_framework import serializers
@@ -17,6 +16,7 @@ from identity_platform.api.fields import (
     fields_of,
 )
 from identity_platform.api.pagination import PaginationOut
+from tenants.setting_fields import Certificates
 from userflow.directory.actions import Shown
 from userflow.directory.ldap import LDAPS, PLAIN, STARTTLS
 from userflow.directory.models import KINDS, STATES, TRIGGERS, DirectoryRun
@@ -62,22 +62,6 @@ class Filter(Text):
                 self.fail("form")
         if depth or (text and text[0] != "("):
             self.fail("form")
-        return text
-
-
-class Certificates(Text):
-    default_error_messages = {"pem": "Send certificates in PEM, beginning with -----BEGIN CERTIFICATE-----."}
-
-    def to_internal_value(self, data: object) -> str:
-        # PEM files of Windows tools have carriage returns, which other texts may not have.
-        text = super().to_internal_value(data.replace("\r\n", "\n") if isinstance(data, str) else data)
-        if text:
-            if not text.isascii():
-                self.fail("pem")
-            try:
-                ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
-            except (ssl.SSLError, ValueError):
-                self.fail("pem")
         return text
 
 
@@ -164,8 +148,8 @@ class DirectoryChanges(NamedTenant):
     port = Integer(min_value=1, max_value=65_535, required=False, help_text="Default 636, with starttls 389.")
     tls = Choice((LDAPS, STARTTLS, PLAIN), required=False, help_text="How the connection is encrypted. Default: ldaps.")
     ca_certificate = Certificates(
-        max_length=LONGEST_PEM, single_line=False, allow_blank=True, required=False,
-        help_text="PEM of the CAs to trust instead of the system's.",
+        max_length=LONGEST_PEM, allow_blank=True, required=False,
+        help_text="PEM of the CAs to trust instead of all others.",
     )  # fmt: skip
     base_dn = Text(max_length=1000, required=False)
     bind_dn = Text(max_length=1000, required=False, help_text="The user for the bind: a DN, or name@domain.")

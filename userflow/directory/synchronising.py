@@ -18,6 +18,7 @@ from django.utils.timezone import now
 from identity_platform.api.errors import ApiError
 from identity_platform.crypto import SealBroken
 from identity_platform.semaphore import Semaphore
+from tenants import lookup
 from tenants.context import in_tenant, tenant_atomic
 from tenants.errors import DataKeyLocked
 from tenants.states import State
@@ -183,6 +184,7 @@ def _reading(config: DirectoryConfig, *, full: bool, deadline: float | None, pag
         record("directory.secret_unreadable", config, outcome="failed")
         raise DirectorySecretLocked from problem
     attributes, groups = attributes_read(config.mapping), list(config.groups)
+    authorities = lookup.find(config.tenant_id).authorities
     if config.kind == ACTIVE_DIRECTORY:
         return ldap.LdapReading(
             config.target,
@@ -192,10 +194,19 @@ def _reading(config: DirectoryConfig, *, full: bool, deadline: float | None, pag
             groups=groups,
             page=page,
             deadline=deadline,
+            authorities=authorities,
         )
     recent = config.read_in_full_at is not None and config.read_in_full_at > now() - FULL_READ_AFTER
     cursor = config.cursor if recent and not full else ""
-    return GraphReading(config.target, secret, cursor=cursor, attributes=attributes, groups=groups, deadline=deadline)
+    return GraphReading(
+        config.target,
+        secret,
+        cursor=cursor,
+        attributes=attributes,
+        groups=groups,
+        deadline=deadline,
+        authorities=authorities,
+    )
 
 
 def _publish_finished(run: DirectoryRun) -> None:

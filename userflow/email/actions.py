@@ -16,7 +16,7 @@ from identity_platform.api.response_time import rounding
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.crypto import hash_token, same
 from identity_platform.postgresql.row_errors import first_or, unique_or
-from tenants import lookup
+from tenants import lookup, operating_modes
 from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.errors import UnknownTenant
 from tenants.states import Purpose
@@ -341,8 +341,10 @@ def resend_email_proof(*, tenant_id: UUID, email: str, user_id: UUID | None = No
     """Send the link and code of an address that waits for verification again; those that are valid stay valid.
 
     `user_id`, if given, is the registration or user that is meant. Neither the response nor its timing reveals whether the
-    address waits: what is found runs after the response. Raises TooManyFromAddress (also for an address without a user).
+    address waits: what is found runs after the response. Raises TooManyFromAddress (also for an address without a user),
+    ReadOnlyMode.
     """
+    operating_modes.check_platform()
     attempts.limit_address("signin")
     key = email_key(email)
     # Callers who know the id have a limit of their own, which others cannot use up.

@@ -17,6 +17,7 @@ from django.db import DatabaseError, connections
 from psycopg import Error as DriverError
 
 from identity_platform.api.errors import ApiError
+from tenants.errors import UnknownTenant
 from tenants.schema import reason_of
 from userflow.mail.queue import LEASE
 from userflow.mail_delivery.sending import member, send_due, wakeups
@@ -84,9 +85,12 @@ def serve(tenant_id: UUID | None) -> None:
         seconds = send_due(tenant_id)
         if seconds is not None:
             wakeups.wake(member(tenant_id), seconds=seconds)
+    except UnknownTenant:
+        log.info("mails_of_unknown_tenant", tenant=member(tenant_id))
     except ApiError as error:
-        # Moving or migrating, or there is no such tenant any more: a sweep finds what is left.
+        # Moving, migrating, in maintenance, or its data key cannot be opened.
         log.info("mails_wait", tenant=member(tenant_id), code=error.code)
+        wakeups.wake(member(tenant_id), seconds=FAULT_RETRY_SECONDS)
     except (DatabaseError, DriverError) as problem:
         log.warning("mails_wait", tenant=member(tenant_id), cause=reason_of(problem))
         wakeups.wake(member(tenant_id), seconds=FAULT_RETRY_SECONDS)

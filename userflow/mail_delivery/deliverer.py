@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 from uuid import UUID
 
+from tenants import operating_modes
 from userflow.mail_delivery.background import serve
 from userflow.mail_delivery.sending import PAUSE, member, wakeups
 
@@ -29,6 +30,9 @@ class MailDeliverer:
         idle = SWEEP_SECONDS
         try:
             while not self._ending():
+                if operating_modes.is_background_paused():
+                    _rest(IDLE_SECONDS)
+                    continue
                 members = list(self._due())
                 if idle >= SWEEP_SECONDS:
                     members.append(member(None))

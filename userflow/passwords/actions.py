@@ -15,7 +15,7 @@ from identity_platform.api.errors import ApiError, NotAllowed
 from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import hash_token
 from identity_platform.postgresql.row_errors import first_or, unique_or
-from tenants import lookup
+from tenants import lookup, operating_modes
 from tenants.context import current_tenant, in_tenant
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from tenants.states import Purpose
@@ -105,8 +105,9 @@ def ask_for_admin_reset(*, email: str) -> None:
     """Mail an admin user a link to set a new password.
 
     Neither the response nor its timing reveals whether the user exists: the user is looked up after the response. Raises
-    TooManyFromAddress (also for an unknown address).
+    TooManyFromAddress (also for an unknown address), ReadOnlyMode.
     """
+    operating_modes.check_platform()
     key = email_key(email)
     _limit(ADMINS, "", key)
     queue_request("admin_reset", address=key, values={}, after="default")
@@ -136,8 +137,10 @@ def _admins_at(key: str) -> list[AdminUser]:
 def ask_for_end_user_reset(*, email: str, client_id: UUID | None = None, tenant_id: UUID | None = None) -> None:
     """Mail an end user a link to set a new password; `tenant_id` or `client_id` identifies the tenant.
 
-    The response reveals nothing, as in `ask_for_admin_reset`, also about tenants and clients. Raises TooManyFromAddress.
+    The response reveals nothing, as in `ask_for_admin_reset`, also about tenants and clients. Raises TooManyFromAddress,
+    ReadOnlyMode.
     """
+    operating_modes.check_platform()
     key = email_key(email)
     try:
         _limit(END_USERS, str(tenant_id or client_id), key)

@@ -94,7 +94,10 @@ REQUIREMENTS: Final[Mapping[Action, Requirement]] = MappingProxyType(
         Action.CHANGE_CONNECTIONS: Requirement(
             "Change directories and webhook endpoints, and their secrets", rank=True
         ),
-        Action.CHANGE_TENANT_STATE: Requirement("Delete, suspend, resume, move or restore a tenant", clients=False),
+        Action.CHANGE_TENANT_STATE: Requirement(
+            "Delete, suspend, resume, move or restore a tenant; start or end a read-only or maintenance mode",
+            clients=False,
+        ),
         Action.ROTATE_KEYS: Requirement("Rotate signing or encryption keys", clients=False),
         Action.REVEAL_SECRET: Requirement("Reveal a secret in the console", clients=False),
     }

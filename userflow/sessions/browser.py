@@ -15,7 +15,9 @@ from django.utils.timezone import now
 
 from identity_platform.api.errors import AccessTokenInvalid
 from identity_platform.crypto import new_token
+from identity_platform.postgresql.forbidden_writes import may_write
 from tenants.context import current_tenant
+from tenants.target import TENANT_ALIAS
 from userflow.accounts import principals
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import END_USERS
@@ -69,7 +71,7 @@ def find_browser_session(cookie: str, *, notes_use: bool = True) -> EndUserSessi
         return None
     if not browser_principal(session).meets_policy():
         return None
-    if notes_use and unused >= USE_NOTED_EVERY:
+    if notes_use and unused >= USE_NOTED_EVERY and may_write(TENANT_ALIAS):
         note_session_use(END_USERS, session.pk, limits, moment)
     return session
 

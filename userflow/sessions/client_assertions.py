@@ -65,13 +65,22 @@ def check_assertion(
     if algorithm not in SIGNING_ALGORITHMS or not isinstance(kid, str | None) or "crit" in header:
         raise AssertionInvalid
     audiences = {issuer_of(tenant), f"{tenant.root}/token", endpoint} - {""}
-    claims = _verified(assertion, _keys(client_id, jwks, jwks_uri, kid), str(algorithm), kid, str(client_id), audiences)
+    claims = _verified(
+        assertion,
+        _keys(client_id, jwks, jwks_uri, kid, tenant.authorities),
+        str(algorithm),
+        kid,
+        str(client_id),
+        audiences,
+    )
     _use(client_id, claims)
 
 
-def _keys(client_id: UUID, jwks: dict[str, object], jwks_uri: str, kid: str | None) -> tuple[ClientKey, ...]:
+def _keys(
+    client_id: UUID, jwks: dict[str, object], jwks_uri: str, kid: str | None, authorities: str
+) -> tuple[ClientKey, ...]:
     if not jwks:
-        return published_keys(client_id, jwks_uri, kid) if jwks_uri else ()
+        return published_keys(client_id, jwks_uri, kid, authorities=authorities) if jwks_uri else ()
     try:
         return read_key_set(jwks)
     except KeySetInvalid as problem:

@@ -14,6 +14,7 @@ from django.db import connection
 from identity_platform.audit.origin import set_tenant
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import hash_token, same
+from identity_platform.postgresql.forbidden_writes import may_write
 from tenants import lookup
 from tenants.states import Purpose
 from userflow.accounts.grant_types import may_use
@@ -184,7 +185,12 @@ def authenticate_client(*, client_id: str, credential: Credential | None) -> Kno
 
 
 def note_use(client_id: UUID) -> None:
-    """Store that the client is in use now, after its stored time was found stale. Of many callers at once one writes."""
+    """Store that the client is in use now, after its stored time was found stale, unless writes are forbidden.
+
+    Of many callers at once one writes.
+    """
+    if not may_write(connection.alias):
+        return
     with connection.cursor() as cursor:
         cursor.execute(_NOTE_USE, [client_id])
 

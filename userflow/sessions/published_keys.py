@@ -54,10 +54,11 @@ _published: OrderedDict[tuple[UUID, str], _Published] = OrderedDict()
 _lock = threading.Lock()
 
 
-def published_keys(client_id: UUID, uri: str, kid: str | None) -> tuple[ClientKey, ...]:
+def published_keys(client_id: UUID, uri: str, kid: str | None, *, authorities: str) -> tuple[ClientKey, ...]:
     """Return the keys at the `jwks_uri` of a client; none if they cannot be fetched.
 
-    They are fetched again after an hour, or for a `kid` that is not among them. Raises ClientKeysBusy.
+    They are fetched again after an hour, or for a `kid` that is not among them. `authorities` are those of the client's
+    tenant. Raises ClientKeysBusy.
     """
     entry = _entry(client_id, uri)
     if entry.knows(kid, time.monotonic()) or not entry.lock.acquire(timeout=FETCH_SECONDS):
@@ -67,7 +68,7 @@ def published_keys(client_id: UUID, uri: str, kid: str | None) -> tuple[ClientKe
         if not entry.knows(kid, moment) and moment - entry.tried_at >= AGAIN_SECONDS:
             with _semaphore.acquire():
                 entry.tried_at = moment
-                if keys := _fetch(client_id, uri):
+                if keys := _fetch(client_id, uri, authorities):
                     entry.keys, entry.fetched_at = keys, moment
         return entry.valid(moment)
     finally:
@@ -83,8 +84,8 @@ def _entry(client_id: UUID, uri: str) -> _Published:
         return entry
 
 
-def _fetch(client_id: UUID, uri: str) -> tuple[ClientKey, ...]:
-    session = GuardedSession(reach())
+def _fetch(client_id: UUID, uri: str, authorities: str) -> tuple[ClientKey, ...]:
+    session = GuardedSession(reach(), authorities=authorities)
     try:
         answer = outbound.get(
             session, uri, headers={"Accept": "application/json"}, seconds=FETCH_SECONDS, most=LONGEST_ANSWER

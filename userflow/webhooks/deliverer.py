@@ -26,6 +26,7 @@ from psycopg import Error as DriverError
 from identity_platform.api.errors import ApiError
 from identity_platform.crypto import SealBroken
 from identity_platform.tracing import root_span
+from tenants import operating_modes
 from tenants.context import in_tenant
 from tenants.errors import DataKeyLocked, UnknownTenant
 from tenants.models import WebhookTenant
@@ -66,6 +67,9 @@ class Deliverer:
         try:
             while not self._ending():
                 tenants: list[UUID] = []
+                if operating_modes.is_background_paused():
+                    self._rest(IDLE_SECONDS)
+                    continue
                 if len(self._running) < self._threads:
                     tenants += wakeups.due(self._threads - len(self._running))
                     if not tenants and time.monotonic() >= next_sweep:

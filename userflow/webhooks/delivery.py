@@ -118,7 +118,8 @@ def deliver(
             return Turn.NOT_MINE
         sealed = lease.secrets_sealed if lease.client_id is None else ()
         secrets = tuple(signing.open_secret(s, tenant_id=tenant_id, endpoint_id=endpoint_id) for s in sealed)
-    with GuardedSession(reach() if lease.client_id is None else client_keys.reach()) as session:
+    allowed = reach() if lease.client_id is None else client_keys.reach()
+    with GuardedSession(allowed, authorities=tenant.authorities) as session:
         held = Held(tenant, lease, secrets, session)
         try:
             return _turn(held, ending, writers_wait)

@@ -3901,7 +3901,7 @@ export interface components {
             base_dn?: string | null;
             /** @description The user for the bind: a DN, or name@domain. */
             bind_dn?: string | null;
-            /** @description PEM of the CAs to trust instead of the system's. */
+            /** @description PEM of the CAs to trust instead of all others. */
             ca_certificate?: string | null;
             /**
              * Format: uuid
@@ -7418,6 +7418,8 @@ export interface components {
             metadata_claims?: string[];
             /** @description Whether users need a second factor to sign in. */
             mfa_policy?: components["schemas"]["MfaPolicy"];
+            /** @description Certificates (PEM, at most 20) of authorities that are trusted beside the public ones when the platform calls what this tenant has configured: webhook endpoints, jwks_uri and back-channel logout of its clients, directories. */
+            outbound_authorities?: string;
             /** @description Minimum number of characters of a new password, 8 to 64. */
             password_min_length?: number;
             /**
@@ -7475,6 +7477,8 @@ export interface components {
             metadata_claims?: string[] | null;
             /** @description Whether users need a second factor to sign in. */
             mfa_policy?: components["schemas"]["MfaPolicy"] | null;
+            /** @description Certificates (PEM, at most 20) of authorities that are trusted beside the public ones when the platform calls what this tenant has configured: webhook endpoints, jwks_uri and back-channel logout of its clients, directories. */
+            outbound_authorities?: string | null;
             /** @description Minimum number of characters of a new password, 8 to 64. */
             password_min_length?: number | null;
             /**
@@ -7535,6 +7539,7 @@ export interface components {
                 /** @example [] */
                 metadata_claims: string[];
                 mfa_policy: components["schemas"]["MfaPolicy"];
+                outbound_authorities: string;
                 /** @example 12 */
                 password_min_length: number;
                 /** @example https://app.example.com/password */

@@ -5,7 +5,7 @@ from django.conf import settings
 
 from identity_platform import task_queue
 from identity_platform.serving import embedded, metrics_server
-from tenants import servers, tasks, warm_pool
+from tenants import operating_modes, servers, tasks, warm_pool
 from tenants.backend.base import LEASES, POOL
 from tenants.management import terminal
 
@@ -105,7 +105,7 @@ class Command(terminal.OperatorCommand):
                 "index_text_search": index_every,
             },
             poll_seconds=every,
-            options={"warm_pool": size},
+            options={"warm_pool": size, task_queue.IS_PAUSED: operating_modes.is_background_paused},
             ready=self._say_ready,
         )
 

@@ -284,6 +284,8 @@ def test_refresh_requires_the_grant_type(tenant: TestTenant) -> None:
 class Publisher:
     """A client's web server with its key set."""
 
+    server: ThreadingHTTPServer
+
     def __init__(self) -> None:
         self.body: bytes = b"{}"
         self.status = 200
@@ -317,7 +319,7 @@ def publisher() -> Iterator[Publisher]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
-    state.url = f"http://127.0.0.1:{server.server_port}/jwks"
+    state.server, state.url = server, f"http://127.0.0.1:{server.server_port}/jwks"
     try:
         with override_settings(CLIENT_ALLOWED_NETWORKS=["127.0.0.0/8"], CLIENT_PLAIN_HTTP=True):
             yield state

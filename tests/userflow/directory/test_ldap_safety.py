@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.tenants.conftest import ROOT
+from tests.userflow.authorities import trust
 from tests.userflow.directory import slapd as ad
 from tests.userflow.directory.conftest import CONFIGS, Directory, counts
 from tests.world import TestTenant
@@ -89,6 +90,22 @@ def test_untrusted_certificate_is_rejected(
     tried = directory.test()
     assert (tried["success"], "not trusted" in tried["message"]) == (False, True), tried
     assert tenant.api.post(f"{directory.path}/sync", {}).status_code == 502
+
+
+@pytest.mark.parametrize("tls", ["ldaps", "starttls"])
+def test_authority_of_the_tenant_is_trusted(
+    server: ad.Slapd,
+    new_tenant: Callable[[], TestTenant],
+    tenant: TestTenant,
+    configured: Callable[..., Directory],
+    tls: str,
+) -> None:
+    port = server.tls_port if tls == "ldaps" else server.port
+    home = new_tenant()
+    trust(home, server.ca)
+    fields = ad.settings_of(server, tls=tls, port=port, ca_certificate="")
+    assert configured(home, **fields).test()["success"] is True
+    assert configured(tenant, **fields).test()["success"] is False
 
 
 def test_certificate_of_other_name_is_rejected(

@@ -1237,6 +1237,7 @@ class TenantOwnSettingsRequest(TypedDict):
     metadata_claims: NotRequired[list[MetadataClaim] | None]
     sms_countries: NotRequired[list[SmsCountry] | None]
     region: NotRequired[str | None]
+    outbound_authorities: NotRequired[str | None]
 
 
 class TenantOwnSettings(TypedDict):
@@ -1263,6 +1264,7 @@ class TenantOwnSettings(TypedDict):
     metadata_claims: NotRequired[list[str]]
     sms_countries: NotRequired[list[str]]
     region: NotRequired[str]
+    outbound_authorities: NotRequired[str]
 
 
 class ProofRequest(TypedDict):
@@ -1778,6 +1780,7 @@ class Effective(TypedDict):
     metadata_claims: list[str]
     sms_countries: list[str] | None
     region: str | None
+    outbound_authorities: str
 
 
 class TenantSettings(TypedDict):
