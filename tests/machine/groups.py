@@ -35,6 +35,8 @@ PACKAGES = {
     "faketime": "faketime",
     "gcc": "gcc",
     "pgbackrest": "pgbackrest",
+    "pg_ctlcluster": "postgresql",
+    "redis-server": "redis-server",
 }
 # Package: the module it brings, the file that pins it. Without wheels, so no part of what a bare machine installs.
 OPTIONAL = {
