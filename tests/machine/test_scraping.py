@@ -82,7 +82,7 @@ class Prometheus:
 
 
 def free_pair() -> int:
-    """Return a free port of four digits whose neighbour in nginx-metrics.conf, 10,000 above it, is free too."""
+    """Return a free port of four digits whose port in nginx-metrics.conf, 10,000 above it, is free too."""
     while True:
         port = secrets.choice(range(5_000, 10_000))
         addresses = [("127.0.0.1", port), ("127.0.0.1", port + 10_000)]
@@ -161,7 +161,9 @@ def test_prometheus_scrapes_every_process(
     assert within(30, lambda: prometheus.count("identity_tenants") > 0)
     assert prometheus.count("identity_build_info") == 3
     assert prometheus.count("identity_collector_up == 0") == 0
-    # The public address does not give them, whatever the caller knows.
+    # Nothing was ever backed up.
+    assert within(30, lambda: "BackupOld" in prometheus.alerts())
+    # The public address does not give them, even with the token.
     public = HTTPConnection("127.0.0.1", nginx(processes.server.port).port, timeout=30)
     public.request("GET", "/metrics", headers={"Authorization": f"Bearer {TOKEN}", "Host": HOST})
     assert public.getresponse().status == 404
