@@ -8,6 +8,7 @@ from django.apps import apps
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import ProgrammingError
+from psycopg import OperationalError
 
 from tenants import servers
 from tenants.models import DatabaseServer
@@ -96,6 +97,30 @@ def budget_fits(*, databases: Sequence[str] | None = None, **_: object) -> list[
                     id="tenants.W005",
                 )
             )
+    return messages
+
+
+@register(Tags.database)
+def servers_allow_online_moves(*, databases: Sequence[str] | None = None, **_: object) -> list[CheckMessage]:
+    """Warn of a database server that tenants cannot leave while they are in use. One server alone has nowhere to move them."""
+    if not databases or "default" not in databases:
+        return []
+    messages: list[CheckMessage] = []
+    # The table does not exist before the first migration.
+    with suppress(ProgrammingError):
+        registered = list(DatabaseServer.objects.filter(detached=False).order_by("name"))
+        for server in registered if len(registered) > 1 else []:
+            # `budget_fits` names servers that do not respond.
+            with suppress(OperationalError), servers.maintenance(server) as raw:
+                level = raw.execute("SELECT current_setting('wal_level')").fetchall()[0][0]
+                if level != "logical":
+                    messages.append(
+                        Warning(
+                            f"Tenants of {server.name} cannot be moved while they are in use: wal_level is {level}.",
+                            hint="Set wal_level to logical and restart that server, or silence this check.",
+                            id="tenants.W009",
+                        )
+                    )
     return messages
 
 

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
+from identity_platform.api import metrics
 from identity_platform.api.handlers import plain_response
 from identity_platform.api.middleware import PROBES
 from tenants import lookup
@@ -123,7 +124,9 @@ class TenantHosts:
         host = _HOST.fullmatch(request.META.get("HTTP_HOST", ""))
         domain = host[1].lower().removesuffix(".") if host else ""
         request.is_platform_host = _is_platforms(domain)  # type: ignore[attr-defined]  # read by SecurityMiddleware
-        if domain and request.path not in PROBES and not _is_platforms(domain):
+        # Metrics are only read. On a tenant's domain other methods get the same 404 as for every path that is not there.
+        is_probe = request.path in PROBES and (request.path != metrics.PATH or request.method in ("GET", "HEAD"))
+        if domain and not is_probe and not _is_platforms(domain):
             try:
                 tenant = find_host(domain, self._budget)
             except TooManyUnknownHosts as error:

@@ -40,6 +40,10 @@ SECONDS = Histogram(
 # Callers can invent methods, and each one would stay in memory and on disk.
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
+PATH: Final = "/metrics"
+# A proxy adds one of them to what it passes on.
+FORWARDED: Final = ("X-Forwarded-For", "Forwarded")
+
 Collect = Callable[[], Iterable[Metric]]
 _collectors: dict[str, Collect] = {}
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -81,9 +85,11 @@ def gauge(name: str, text: str, labels: Iterable[str], values: Iterable[tuple[It
 def exposition(request: HttpRequest) -> HttpResponse:
     """Return the metrics in Prometheus' text format.
 
-    Requires `Authorization: Bearer <METRICS_TOKEN>`. Without the setting or the token the response is 404.
+    Requires `Authorization: Bearer <METRICS_TOKEN>`. Without the setting or the token the response is 404. So it is for a
+    request that a proxy passed on: the platform's public address does not publish metrics, and would reach one instance only.
     """
-    if not is_authorized(request.headers.get("Authorization", "")):
+    is_forwarded = any(name in request.headers for name in FORWARDED)
+    if is_forwarded or not is_authorized(request.headers.get("Authorization", "")):
         return handlers.plain_response(request.path, errors.UnknownPath())
     return HttpResponse(text_of_host(platform_wide=True), content_type=CONTENT_TYPE_LATEST)
 

@@ -20,8 +20,9 @@ from identity_platform.postgresql import statement_timeout
 
 # A request id that the caller sends is used if it cannot break a log line or a header.
 SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._:=+/-]{1,128}")
-# Orchestrators and proxies ask by IP address, so these paths accept any Host. Their responses do not depend on it.
-PROBES = frozenset({"/uflow/health", "/uflow/ready", "/uflow/live", "/t/domain-check"})
+# Orchestrators, proxies and Prometheus ask by IP address and without TLS, so these paths accept any Host and are not
+# redirected. Their responses do not depend on it.
+PROBES = frozenset({"/uflow/health", "/uflow/ready", "/uflow/live", "/t/domain-check", metrics.PATH})
 CONSOLE = "/admin/"
 # Longer than the server's own limit, so that the server itself cancels a statement that is only slow.
 STATEMENT_TIMEOUT_SECONDS = settings.TENANT_STATEMENT_TIMEOUT_MS / 1000 + 0.2

@@ -14,7 +14,6 @@ from prometheus_client.exposition import ThreadingWSGIServer
 
 from identity_platform.api import metrics
 
-PATH = "/metrics"
 SILENT_SECONDS: Final = 5
 
 
@@ -61,7 +60,7 @@ class _Silent(WSGIRequestHandler):
 
 def _respond(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
     authorized = metrics.is_authorized(environ.get("HTTP_AUTHORIZATION", ""))
-    if environ.get("PATH_INFO") != PATH or not authorized:
+    if environ.get("PATH_INFO") != metrics.PATH or not authorized:
         start_response("404 Not Found", [("Content-Type", "text/plain")])
         return [b"Not found. Metrics are at /metrics, for the bearer METRICS_TOKEN.\n"]
     start_response("200 OK", [("Content-Type", CONTENT_TYPE_LATEST)])

@@ -1,6 +1,7 @@
 """The files in deploy/ name what there is: commands, settings, folders."""
 
 import re
+import subprocess
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -16,7 +17,13 @@ SETTINGS = (DEPLOY.parent / "identity_platform" / "settings.py").read_text()
 
 
 def documents(name: str) -> list[dict[str, Any]]:
-    return list(yaml.safe_load_all((DEPLOY / name).read_text()))
+    return [document for document in yaml.safe_load_all((DEPLOY / name).read_text()) if document]
+
+
+def named_manifest(kind: str, name: str) -> dict[str, Any]:
+    """Return a manifest of deploy/kubernetes.yaml."""
+    (found,) = [one for one in documents("kubernetes.yaml") if (one["kind"], one["metadata"]["name"]) == (kind, name)]
+    return found
 
 
 def members(value: Any) -> Iterator[dict[str, Any]]:
@@ -37,7 +44,7 @@ def test_every_command_of_the_manifests_exists() -> None:
     named = {
         command
         for name in ("compose.yaml", *KUBERNETES)
-        for command in re.findall(r"manage\.py,? ([a-z_]+)", (DEPLOY / name).read_text())
+        for command in re.findall(r'(?:manage\.py"?,? ?"?|\brun )([a-z]+_[a-z_]+)', (DEPLOY / name).read_text())
     }
     assert {
         "tenant_worker",
@@ -52,7 +59,7 @@ def test_every_command_of_the_manifests_exists() -> None:
 
 def test_every_setting_of_the_manifests_is_one() -> None:
     compose = documents("compose.yaml")[0]["services"]["platform"]["environment"]
-    config = next(one for one in documents("kubernetes.yaml") if one["kind"] == "ConfigMap")["data"]
+    config = named_manifest("ConfigMap", "identity-platform")["data"]
     named = {name.removesuffix("_FILE") for name in [*compose, *config]}
     assert {"ALLOWED_HOSTS", "BASE_URL"} <= named
     assert [name for name in sorted(named) if not is_setting(name)] == []
@@ -60,11 +67,12 @@ def test_every_setting_of_the_manifests_is_one() -> None:
 
 def test_pods_run_narrow_and_by_one_image() -> None:
     pods = [one for name in KUBERNETES for one in members(documents(name)) if "containers" in one]
-    assert len(pods) == 10
+    assert len(pods) == 12
     for pod in pods:
         assert pod["securityContext"]["runAsNonRoot"] is True
         (container,) = pod["containers"]
-        assert container["image"] == "identity-platform:1.0.0"
+        assert container["image"] in ("identity-platform:1.0.0", "docker.io/library/nginx:1.28.0-alpine")
+        assert container["resources"]["limits"].keys() == {"cpu", "memory"}
         assert container["securityContext"]["readOnlyRootFilesystem"] is True
         assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
@@ -81,9 +89,116 @@ def test_manifests_are_valid(name: str) -> None:
         schemas.validate({**document, "spec": {"no_such_field": 1}}, "1.30", strict=True)
 
 
+def scheduled_by_kubernetes() -> dict[str, str]:
+    """Return the command of each CronJob and its schedule."""
+    jobs = [one["spec"] for one in documents("kubernetes.yaml") if one["kind"] == "CronJob"]
+    return {
+        next(each for each in members(job) if "containers" in each)["containers"][0]["command"][2]: job["schedule"]
+        for job in jobs
+    }
+
+
+def scheduled_by_helm() -> dict[str, str]:
+    values = documents("helm/identity-platform/values.yaml")[0]
+    return {job["command"][0]: job["schedule"] for job in values["schedules"].values()}
+
+
+def scheduled_by_documentation() -> dict[str, str]:
+    """Return the crontab of the documentation."""
+    page = (DEPLOY.parent / "docs" / "running-in-production.md").read_text()
+    lines = re.findall(r"^([*0-9]\S*(?: +[*0-9]\S*){4}) +bin/manage ([a-z_]+)", page, re.MULTILINE)
+    return {command: " ".join(schedule.split()) for schedule, command in lines}
+
+
+def test_every_way_schedules_the_same_commands() -> None:
+    units = {
+        re.findall(r"manage\.py ([a-z_]+)", (DEPLOY / "systemd" / f"{timer.stem}.service").read_text())[0]
+        for timer in (DEPLOY / "systemd").glob("*.timer")
+    }
+    assert scheduled_by_kubernetes() == scheduled_by_helm() == scheduled_by_documentation()
+    assert units == scheduled_by_helm().keys()
+    assert units == scheduled_by_compose()
+
+
+def scheduled_by_compose() -> set[str]:
+    """Return the commands of the service `schedule`, and those that the options of tenant_worker stand for."""
+    services = documents("compose.yaml")[0]["services"]
+    options = {"--directories-every": "sync_directory", "--purge-every": "purge_expired"}
+    by_worker = {command for option, command in options.items() if option in services["worker"]["command"]}
+    return by_worker | set(re.findall(r"run ([a-z_]+)", services["schedule"]["command"][-1]))
+
+
+# Stand-ins for the programs of the image: the clock of each minute, and what runs.
+DATE = """#!/bin/sh
+case $2 in
+  +%s) echo 59 ;;
+  *) exec /bin/date -u -d "$(cat "$MINUTE")" "$2" ;;
+esac
+"""
+SLEEP = """#!/bin/sh
+[ "$1" = 1 ] && [ -s "$MINUTES" ] || exit 1
+head -n 1 "$MINUTES" > "$MINUTE" && sed -i 1d "$MINUTES"
+"""
+PYTHON = """#!/bin/sh
+echo "$(cat "$MINUTE") $*" >> "$RAN"
+exit 3
+"""
+
+
+def test_compose_runs_each_command_when_it_is_due(tmp_path: Path) -> None:
+    for name, text in {"date": DATE, "sleep": SLEEP, "python": PYTHON}.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    minutes = ["2026-04-01T02:06", "2026-04-01T02:07", "2026-04-01T03:27", "2026-04-01T03:47", "2026-05-01T03:47"]
+    minutes += ["2026-04-04T03:37", "2026-04-05T03:37", "2026-04-05T04:37"]  # Saturday, Sunday
+    (tmp_path / "minutes").write_text("\n".join(minutes) + "\n")
+    environment = {name.upper(): str(tmp_path / name) for name in ("minute", "minutes", "ran")}
+    script = documents("compose.yaml")[0]["services"]["schedule"]["command"][-1].replace("$$", "$")
+    # One after the other here, so that the order is known.
+    ended = subprocess.run(
+        ["sh", "-c", script.replace(" & ;;", " ;;")],
+        env=environment | {"PATH": f"{tmp_path}:/bin:/usr/bin"},
+        capture_output=True,
+        text=True,
+    )
+    assert (tmp_path / "ran").read_text().splitlines() == [
+        "2026-04-01T02:07 manage.py backup_tenants --keep 14",
+        "2026-04-01T03:27 manage.py check_tenants",
+        "2026-04-01T03:47 manage.py rotate_signing_keys",
+        "2026-04-05T03:37 manage.py verify_audit",
+        "2026-04-05T04:37 manage.py check_consistency",
+    ]
+    assert "verify_audit needs attention: exit code 3" in ended.stderr
+
+
+def test_images_of_others_are_of_exact_versions() -> None:
+    services = documents("compose.yaml")[0]["services"].values()
+    images = [one["image"] for one in services if one["image"] != "identity-platform"]
+    images += re.findall(r"^ARG PYTHON_IMAGE=(.+)$", (DEPLOY / "Containerfile").read_text(), re.MULTILINE)
+    images += [documents("helm/identity-platform/values.yaml")[0]["nginx"]["image"]]
+    assert len(images) == 5
+    assert [image for image in images if not re.search(r":\d+\.\d+(\.\d+)?-", image)] == []
+    # Those of the manifests are the same.
+    assert images[-1] in services_images(images)
+    assert re.findall(r"^FROM (\S+)", (DEPLOY / "Containerfile").read_text(), re.MULTILINE) == [
+        "$PYTHON_IMAGE",
+        "build",
+        "$PYTHON_IMAGE",
+    ]
+
+
+def services_images(images: list[str]) -> set[str]:
+    """Return the images without the variables of compose that can replace them."""
+    return {re.sub(r"^\$\{\w+:-(.+)\}$", r"\1", image) for image in images}
+
+
 def test_selectors_meet_the_pods() -> None:
     manifests = [document for name in KUBERNETES for document in documents(name)]
-    labels = {one["metadata"]["labels"]["app"] for one in members(manifests) if "labels" in one.get("metadata", {})}
+    labels = {
+        one["metadata"]["labels"]["app"]
+        for one in members(manifests)
+        if "spec" in one and "app" in one.get("metadata", {}).get("labels", {})
+    }
     selected = [one["matchLabels"]["app"] for one in members(manifests) if "app" in one.get("matchLabels", {})]
     selected += [app for one in members(manifests) if one.get("key") == "app" for app in one["values"]]
     selected += [one["spec"]["selector"]["app"] for one in manifests if one["kind"] == "Service"]
@@ -130,7 +245,7 @@ def test_every_pod_of_the_platform_reaches_the_cluster() -> None:
     assert policy["spec"]["podSelector"]["matchLabels"] == instances
     (apps,) = [one["values"] for one in members(policy) if one.get("key") == "app"]
     pods = [one for name in KUBERNETES for one in members(documents(name)) if "containers" in one.get("spec", {})]
-    assert set(apps) == {pod["metadata"]["labels"]["app"] for pod in pods}
+    assert set(apps) == {pod["metadata"]["labels"]["app"] for pod in pods} - {"identity-nginx"}
 
 
 def test_backups_outlive_the_containers() -> None:
@@ -146,7 +261,7 @@ def test_backups_outlive_the_containers() -> None:
 def test_image_has_programs_of_composed_database_server() -> None:
     (compose,) = documents("compose.yaml")
     (major,) = re.findall(r"^ARG POSTGRESQL=(\d+)$", (DEPLOY / "Containerfile").read_text(), flags=re.MULTILINE)
-    assert f"/postgres:{major}-" in compose["services"]["postgres"]["image"]
+    assert f"/postgres:{major}." in compose["services"]["postgres"]["image"]
     assert f"/postgresql:{major}-" in cluster()[0]["spec"]["imageName"]
 
 

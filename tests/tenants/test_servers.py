@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 
 from tenants import provisioning, servers, warm_pool
 from tenants.capacity import main_server
-from tenants.checks import budget_fits
+from tenants.checks import budget_fits, servers_allow_online_moves
 from tenants.context import in_tenant
 from tenants.models import DatabaseServer, Tenant, WarmDatabase
 from tenants.servers import seal_url
@@ -181,3 +181,12 @@ def provisioning_goes_to() -> DatabaseServer:
     tenant = provisioning.create_tenant(name="Asks", slug=f"asks-{secrets.token_hex(4)}")
     throw_away(tenant)
     return tenant.database.server
+
+
+def test_check_names_servers_that_tenants_cannot_leave_online(
+    second: DatabaseServer, replicating: DatabaseServer
+) -> None:
+    texts = [message.msg for message in servers_allow_online_moves(databases=["default"])]
+    assert f"Tenants of {second.name} cannot be moved while they are in use: wal_level is minimal." in texts
+    assert [text for text in texts if replicating.name in text] == []
+    assert servers_allow_online_moves(databases=None) == []

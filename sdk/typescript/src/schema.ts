@@ -7539,6 +7539,7 @@ export interface components {
                 /** @example [] */
                 metadata_claims: string[];
                 mfa_policy: components["schemas"]["MfaPolicy"];
+                /** @example  */
                 outbound_authorities: string;
                 /** @example 12 */
                 password_min_length: number;

@@ -11,12 +11,14 @@ from typing import Any
 import django
 import pytest
 from django.db import OperationalError, connections
+from django.test import Client
 from prometheus_client import REGISTRY
 
 from identity_platform.api import errors, metrics
 from identity_platform.audit.writer import record_for_each_in_tenant, record_for_tenant
 from identity_platform.semaphore import Semaphore
 from tenants.context import in_tenant, tenant_atomic
+from tests.openid.sign_in_domains import ApiAt
 from tests.world import Api, TestTenant
 
 
@@ -26,6 +28,23 @@ def test_metrics_without_token_is_404(api: Api, settings: Any) -> None:
     assert api.get("/metrics").status_code == 404
     assert api.get("/metrics", token="wrong").status_code == 404
     assert api.get("/metrics", token="only-for-this-test").status_code == 200
+
+
+def test_metrics_are_given_by_address_and_without_tls(settings: Any) -> None:
+    settings.METRICS_TOKEN, settings.SECURE_SSL_REDIRECT = "only-for-this-test", True
+    settings.ALLOWED_HOSTS, settings.BASE_URL = ["id.example.org"], "https://id.example.org"
+    for host in ("10.0.0.7:8000", "id-1.internal:8000"):
+        assert ApiAt(host=host, token="only-for-this-test").get("/metrics").status_code == 200
+        assert ApiAt(host=host, token="wrong").get("/metrics").status_code == 404
+        assert ApiAt(host=host).get("/schema/").status_code == 400
+
+
+@pytest.mark.parametrize("header", ["HTTP_X_FORWARDED_FOR", "HTTP_FORWARDED"])
+def test_metrics_are_not_given_through_a_proxy(settings: Any, header: str) -> None:
+    settings.METRICS_TOKEN = "only-for-this-test"
+    sent = {"HTTP_AUTHORIZATION": "Bearer only-for-this-test"}
+    assert Client().get("/metrics", **sent).status_code == 200
+    assert Client().get("/metrics", **sent, **{header: "for=203.0.113.7"}).status_code == 404
 
 
 def test_metrics_count_responses_by_route_not_path(api: Api, settings: Any) -> None:
