@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from bench import console as bench_console
 from bench import home
 
 STEPS = (1, 25, 100)
+TOKEN = "bench-metrics-token"
 # So often the background collects its figures here: without a pause, it visits one tenant after the other.
 SWEEP_SECONDS = "1"
 # Idle connections beyond the first one of a tenant and worker are closed after five seconds.
@@ -55,18 +57,16 @@ def main() -> None:
 
 def _measure_steps(opened: home.Home, options: argparse.Namespace) -> list[list[str]]:
     """Return a row for each number of tenants."""
-    from bench.world import tenants_with_users
-
-    tenants = tenants_with_users(max(options.tenants), 10, lambda _: None)
+    tenants = _tenants(max(options.tenants))
     rows: list[list[str]] = []
     first = 0.0
     with _processes(opened, beside=True) as server:
         for number in options.tenants:
             requests = _reads(tenants[:number])
             _load(opened, server, requests, options.seconds)
-            before = _sessions(opened)
+            before = _opened_by_requests(server)
             samples = [_load(opened, server, requests, options.seconds) for _ in range(options.rounds)]
-            opened_connections = _sessions(opened) - before
+            opened_connections = _opened_by_requests(server) - before
             answers = sum(sample.answers for sample in samples)
             time.sleep(LATER_SECONDS)
             speed = statistics.median(sample.per_second for sample in samples)
@@ -86,9 +86,7 @@ def _measure_steps(opened: home.Home, options: argparse.Namespace) -> list[list[
 
 def _measure_beside(opened: home.Home, options: argparse.Namespace) -> list[list[str]]:
     """Return a row for each number of tenants without and with a tenant_worker that sweeps them all."""
-    from bench.world import tenants_with_users
-
-    tenants = tenants_with_users(max(options.tenants), 10, lambda _: None)
+    tenants = _tenants(max(options.tenants))
     rows: list[list[str]] = []
     for number in options.tenants:
         requests, taken = _reads(tenants[:number]), {False: [], True: []}  # type: ignore[var-annotated]
@@ -97,9 +95,9 @@ def _measure_beside(opened: home.Home, options: argparse.Namespace) -> list[list
             for _ in range(options.rounds):
                 for sweeps in (False, True):
                     with _sweeping(opened, sweeps):
-                        before = _sessions(opened)
+                        before = _opened_by_requests(server)
                         sample = _load(opened, server, requests, options.seconds)
-                        taken[sweeps].append((sample, _sessions(opened) - before))
+                        taken[sweeps].append((sample, _opened_by_requests(server) - before))
         base = statistics.median(sample.per_second for sample, _ in taken[False])
         for sweeps in (False, True):
             speed = statistics.median(sample.per_second for sample, _ in taken[sweeps])
@@ -123,7 +121,7 @@ def _processes(opened: home.Home, *, beside: bool) -> Iterator[Any]:
     from bench.servers import platform
 
     with ExitStack() as stack:
-        server = stack.enter_context(platform(opened))
+        server = stack.enter_context(platform(opened, METRICS_TOKEN=TOKEN))
         if beside:
             stack.enter_context(_command(opened, "tenant_worker"))
             stack.enter_context(_command(opened, "deliver_events"))
@@ -143,7 +141,11 @@ def _sweeping(opened: home.Home, sweeps: bool) -> Iterator[None]:
 
 @contextmanager
 def _command(opened: home.Home, *words: str) -> Iterator[None]:
-    environment = {**opened.environment, "PYTHONPATH": str(home.ROOT)}
+    # Counts of its own: the server's are those of requests.
+    folder = opened.folder / f"metrics-{words[0]}"
+    folder.mkdir(exist_ok=True)
+    own = {"PROMETHEUS_MULTIPROC_DIR": str(folder)}
+    environment = {**opened.environment, **own, "PYTHONPATH": str(home.ROOT)}
     command = [sys.executable, "-P", str(home.ROOT / "manage.py"), *words]
     with (opened.folder / f"{words[0]}.log").open("ab") as output:
         process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
@@ -152,6 +154,19 @@ def _command(opened: home.Home, *words: str) -> Iterator[None]:
     finally:
         process.terminate()
         process.wait(60)
+
+
+def _tenants(number: int) -> list[Any]:
+    """Return tenants with users; this process keeps no connection to them."""
+    from django.db import connections
+
+    from bench.world import tenants_with_users
+    from tenants.backend.base import POOL
+
+    tenants = tenants_with_users(number, 10, lambda _: None)
+    connections.close_all()
+    POOL.close_idle()
+    return tenants
 
 
 def _reads(tenants: Sequence[Any]) -> list[bytes]:
@@ -168,22 +183,21 @@ def _load(opened: home.Home, server: Any, requests: list[bytes], seconds: float)
     return sample(opened, Subject("reads", server, requests), seconds)
 
 
-def _sessions(opened: home.Home) -> int:
-    """Return how many connections to tenant databases were ever opened."""
-    return _number(opened, "SELECT sum(sessions)::bigint FROM pg_stat_database WHERE datname LIKE 'bench%%'")
+def _opened_by_requests(server: Any) -> int:
+    """Return how many connections to tenant databases the server's workers have opened."""
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
+    lines = connection.getresponse().read().decode().splitlines()
+    return sum(
+        int(float(line.split()[1])) for line in lines if line.startswith("identity_tenant_connections_opened_total ")
+    )
 
 
 def _backends(opened: home.Home) -> int:
     """Return how many connections to tenant databases are open."""
-    return _number(opened, "SELECT count(*) FROM pg_stat_activity WHERE datname LIKE 'bench%%'")
-
-
-def _number(opened: home.Home, statement: str) -> int:
     with psycopg.connect(opened.environment["DATABASE_URL"], autocommit=True) as raw:
-        # Statistics of a backend are written at most once a second.
-        time.sleep(1.1)
-        row = raw.execute(statement.replace("%%", "%")).fetchone()
-        return int(row[0] or 0) if row else 0
+        row = raw.execute("SELECT count(*) FROM pg_stat_activity WHERE starts_with(datname, 'bench_')").fetchone()
+    return int(row[0]) if row else 0
 
 
 if __name__ == "__main__":

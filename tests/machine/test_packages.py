@@ -11,7 +11,7 @@ import pytest
 
 from tests.machine.conftest import ROOT
 
-PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
+PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 24, 1, 2
 NO_INDEX = {"PIP_INDEX_URL": "http://127.0.0.1:1/simple", "PIP_CONFIG_FILE": "/dev/null", "UV_NO_CACHE": "1"}
 
 
@@ -26,8 +26,9 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def obey_permissions() -> None:
-    """Take from root what lets it write everywhere; anybody else has not got it."""
-    ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE)
+    """Take from root what lets it read and write everywhere; anybody else has not got it."""
+    for capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):
+        ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, capability)
 
 
 def first_start(checkout: Path, command: str, **more: str) -> tuple[int, list[str]]:
@@ -49,6 +50,21 @@ def test_a_read_only_checkout_is_named_in_one_line(checkout: Path, command: str)
     code, (line,) = first_start(checkout, command)
     assert code == 1
     assert line.startswith(f"Cannot write to {checkout / '.venv'} (Permission denied)")
+
+
+def test_an_interpreter_that_this_user_cannot_execute_is_named(checkout: Path, tmp_path: Path) -> None:
+    interpreter = tmp_path / "private" / "python3"
+    interpreter.parent.mkdir()
+    interpreter.touch(mode=0o755)
+    (checkout / ".venv" / "bin").mkdir(parents=True)
+    (checkout / ".venv" / "bin" / "python").symlink_to(interpreter)
+    for folder, mode in ((interpreter.parent, 0o000), (checkout / ".venv", 0o555)):
+        folder.chmod(mode)
+    code, (line,) = first_start(checkout, "manage")
+    assert code == 1
+    assert line.startswith(f"{checkout / '.venv/bin/python'} leads to ")
+    assert "cannot execute" in line
+    assert "PYTHON=/usr/bin/python3" in line
 
 
 @pytest.mark.parametrize("command", ["serve", "manage"])
