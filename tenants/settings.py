@@ -62,7 +62,7 @@ class EffectiveSettings(TypedDict):
     metadata_claims: list[str]
     sms_countries: list[str] | None
     region: str | None
-    outbound_authorities: str
+    outbound_authorities: str | None
 
 
 class Default(NamedTuple):
@@ -323,12 +323,13 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     ),
     "outbound_authorities": Setting(
         Certificates(max_length=LONGEST_PEM),
-        Default(lambda _own, _name, _place: "", "none"),
+        Default(lambda _own, _name, _place: None, "none"),
         _("Certificate authorities"),
         _(
             "Certificates (PEM, at most 20) of authorities that are trusted beside the public ones when the platform calls "
             "what this tenant has configured: webhook endpoints, jwks_uri and back-channel logout of its clients, directories."
         ),
+        nullable=True,
     ),
 }
 

@@ -38,6 +38,8 @@ from tests.world import (
     unique_ip,
 )
 from userflow.credentials import passwords
+from userflow.mail_delivery import background
+from userflow.mail_delivery.sending import PAUSE
 
 # No deadline, which a busy machine misses, and the same examples each time: Hypothesis' own profile for CI.
 hypothesis_settings.load_profile("ci")
@@ -118,6 +120,16 @@ def _databases(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
         yield
         while undo_after_test:
             undo_after_test.pop()()
+
+
+@pytest.fixture
+def unreachable_mail_server(settings: Any) -> Iterator[None]:
+    """No mail server listens; the pause that this causes ends with the test."""
+    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+    settings.EMAIL_HOST, settings.EMAIL_PORT, settings.EMAIL_TIMEOUT = "127.0.0.1", 9, 1
+    yield
+    assert background.settle(60)
+    PAUSE.end()
 
 
 @pytest.fixture

@@ -7540,7 +7540,7 @@ export interface components {
                 metadata_claims: string[];
                 mfa_policy: components["schemas"]["MfaPolicy"];
                 /** @example  */
-                outbound_authorities: string;
+                outbound_authorities: string | null;
                 /** @example 12 */
                 password_min_length: number;
                 /** @example https://app.example.com/password */

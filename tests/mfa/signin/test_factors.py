@@ -240,9 +240,8 @@ def test_enrollment_is_audited_with_proof_level_and_address(tenant: TestTenant, 
     assert {event.address for event in found} == {ann.api.address}
 
 
-def test_unreachable_mail_server_undoes_nothing(settings: Any, ann: TestUser) -> None:
-    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
-    settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", 9
+@pytest.mark.usefixtures("unreachable_mail_server")
+def test_unreachable_mail_server_undoes_nothing(ann: TestUser) -> None:
     ann.enrol_totp()
     assert ann.row().mfa_methods == ["totp", "backup_code"]
 

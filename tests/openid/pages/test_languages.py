@@ -39,7 +39,9 @@ def messages_of_pages() -> set[str]:
 
 def messages_of_mails() -> set[str]:
     """Return the messages of mails, in code and templates."""
-    return messages_of((ROOT / "userflow/mail.py", ROOT / "mfa/notices.py"), (ROOT / "templates/email").iterdir())
+    return messages_of(
+        (ROOT / "userflow/mail/rendering.py", ROOT / "mfa/notices.py"), (ROOT / "templates/email").iterdir()
+    )
 
 
 def messages_of_actions() -> Iterator[str]:

@@ -72,9 +72,8 @@ def test_changes_require_a_token(api: Api) -> None:
     assert api.post(PATH, body()).status_code == 401
 
 
-def test_change_succeeds_without_mail_server(tenant: TestTenant, settings: Any) -> None:
-    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
-    settings.EMAIL_HOST, settings.EMAIL_PORT, settings.EMAIL_TIMEOUT = "127.0.0.1", 9, 1
+@pytest.mark.usefixtures("unreachable_mail_server")
+def test_change_succeeds_without_mail_server(tenant: TestTenant) -> None:
     person = tenant.register()
     assert tenant.as_user(person).post(PATH, body()).status_code == 200
     forgot = Api().post(

@@ -1780,7 +1780,7 @@ class Effective(TypedDict):
     metadata_claims: list[str]
     sms_countries: list[str] | None
     region: str | None
-    outbound_authorities: str
+    outbound_authorities: str | None
 
 
 class TenantSettings(TypedDict):
