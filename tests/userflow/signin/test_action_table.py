@@ -24,6 +24,7 @@ from tests.world import PASSWORD, TestTenant, assert_created, build_tenant, sign
 from userflow.accounts.models import AdminUser
 from userflow.accounts.permissions_catalogue import CLIENT_SCOPES, SELF_PERMISSIONS
 from userflow.admins.actions import create_admin_user
+from userflow.mail_delivery import background
 from userflow.sessions.assurance import Action
 
 DECLARED = {(str(operation), row) for operation in operations_with_token() for row in operation.rows}
@@ -117,7 +118,8 @@ def digests(alias: str, uncounted: re.Pattern[str] = UNCOUNTED) -> dict[str, str
 
 
 def digests_of(tenant: TestTenant) -> tuple[dict[str, str], dict[str, str]]:
-    """Digests of the platform's tables and of the tenant's."""
+    """Digests of the platform's tables and of the tenant's, once no mail waits."""
+    assert background.settle(60)
     with in_tenant(tenant.id, Purpose.INSPECT):
         return digests("default"), digests(TENANT_ALIAS)
 
