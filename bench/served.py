@@ -144,8 +144,8 @@ def _command(opened: home.Home, *words: str) -> Iterator[None]:
     # Counts of its own: the server's are those of requests.
     folder = opened.folder / f"metrics-{words[0]}"
     folder.mkdir(exist_ok=True)
-    own = {"PROMETHEUS_MULTIPROC_DIR": str(folder)}
-    environment = {**opened.environment, **own, "PYTHONPATH": str(home.ROOT)}
+    metrics = {"PROMETHEUS_MULTIPROC_DIR": str(folder)}
+    environment = {**opened.environment, **metrics, "PYTHONPATH": str(home.ROOT)}
     command = [sys.executable, "-P", str(home.ROOT / "manage.py"), *words]
     with (opened.folder / f"{words[0]}.log").open("ab") as output:
         process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
