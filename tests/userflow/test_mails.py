@@ -245,9 +245,10 @@ def test_forked_process_sends_with_threads_of_its_own(tmp_path: Path, settings: 
     queue_mail("routes_changed", to="before@example.com", facts={}, after="default")
     assert background.settle()
     settings.EMAIL_BACKEND, settings.EMAIL_FILE_PATH = "identity_platform.mail_files.EmailBackend", tmp_path
+    # Closed in the child they would end for the parent: both have the same sockets.
+    connections.close_all()
     child = os.fork()
     if child == 0:
-        connections.close_all()
         queue_mail("routes_changed", to="after@example.com", facts={}, after="default")
         os._exit(0 if background.settle() else 1)
     assert os.waitpid(child, 0)[1] == 0
