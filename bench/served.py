@@ -11,8 +11,6 @@ import argparse
 import os
 import random
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -118,13 +116,13 @@ def _measure_beside(opened: home.Home, options: argparse.Namespace) -> list[list
 @contextmanager
 def _processes(opened: home.Home, *, beside: bool) -> Iterator[Any]:
     """Run the server, and with `beside` what bin/serve runs beside it."""
-    from bench.servers import platform
+    from bench.servers import command, platform
 
     with ExitStack() as stack:
         server = stack.enter_context(platform(opened, METRICS_TOKEN=TOKEN))
         if beside:
-            stack.enter_context(_command(opened, "tenant_worker"))
-            stack.enter_context(_command(opened, "deliver_events"))
+            stack.enter_context(command(opened, "tenant_worker"))
+            stack.enter_context(command(opened, "deliver_events"))
         yield server
 
 
@@ -133,27 +131,12 @@ def _sweeping(opened: home.Home, sweeps: bool) -> Iterator[None]:
     if not sweeps:
         yield
         return
-    with _command(opened, "tenant_worker", "--figures-every", SWEEP_SECONDS, "--seal-every", SWEEP_SECONDS):
+    from bench.servers import command
+
+    with command(opened, "tenant_worker", "--figures-every", SWEEP_SECONDS, "--seal-every", SWEEP_SECONDS):
         # Until it has begun.
         time.sleep(5)
         yield
-
-
-@contextmanager
-def _command(opened: home.Home, *words: str) -> Iterator[None]:
-    # Counts of its own: the server's are those of requests.
-    folder = opened.folder / f"metrics-{words[0]}"
-    folder.mkdir(exist_ok=True)
-    metrics = {"PROMETHEUS_MULTIPROC_DIR": str(folder)}
-    environment = {**opened.environment, **metrics, "PYTHONPATH": str(home.ROOT)}
-    command = [sys.executable, "-P", str(home.ROOT / "manage.py"), *words]
-    with (opened.folder / f"{words[0]}.log").open("ab") as output:
-        process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait(60)
 
 
 def _tenants(number: int) -> list[Any]:

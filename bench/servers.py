@@ -83,6 +83,23 @@ def platform(home: Home, name: str = "platform", **settings: str) -> Iterator[Se
 
 
 @contextmanager
+def command(home: Home, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a management command such as `tenant_worker` beside the server until the block ends."""
+    # Metrics of its own: the server's are those of requests.
+    folder = home.folder / f"metrics-{words[0]}"
+    folder.mkdir(exist_ok=True)
+    environment = {**home.environment, "PROMETHEUS_MULTIPROC_DIR": str(folder), "PYTHONPATH": str(ROOT)}
+    started = [*OWN_PYTHON, str(ROOT / "manage.py"), *words]
+    with (home.folder / f"{words[0]}.log").open("ab") as output:
+        process = subprocess.Popen(started, env=environment, stdout=output, stderr=output)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+@contextmanager
 def peer(home: Home, module: str, **settings: str) -> Iterator[Server]:
     """Start a peer of bench/peers on the same server program with the same flags. Raises NotStarted."""
     settings = {"WEB_THREADS": str(django_settings.WEB_THREADS), **settings}

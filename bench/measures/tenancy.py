@@ -1,4 +1,7 @@
-"""Target 3: reads of a random tenant of many against reads of one tenant, on the same server."""
+"""Target 3: reads of a random tenant of many against reads of one tenant, on the same server, a `tenant_worker` beside it.
+
+`bench.served` measures the same with the connections that bin/serve allows.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ def measure(run: Run) -> list[Row]:
     tenants = world.tenants_with_users(run.sizes.tenants, run.sizes.users_of_each, run.say)
     many, one = (random_reads(some, run.sizes.users_of_each) for some in (tenants, tenants[:1]))
     roomy = str(run.sizes.tenants + 20)
-    with servers.platform(run.home, "roomy", TENANT_CONNECTION_BUDGET=roomy) as spacious:
+    with (
+        servers.platform(run.home, "roomy", TENANT_CONNECTION_BUDGET=roomy) as spacious,
+        servers.command(run.home, "tenant_worker"),
+    ):
         everywhere = Subject("many", spacious, many)
         meet_every_tenant(run, everywhere)
         taken = run.compare("tenants", [everywhere, Subject("one", spacious, one)])

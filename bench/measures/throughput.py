@@ -1,5 +1,7 @@
 """Curves: the authorized read over threads, over tenants and over the users of a tenant; its p99 beside logins.
 
+That over tenants has a `tenant_worker` beside the server.
+
 No target belongs to them. The threads of a server are those of each of its workers.
 """
 
@@ -33,7 +35,9 @@ def measure(run: Run) -> list[Row]:
     """Measure the curves one after the other."""
     over_threads = _over_threads(run)
     with servers.platform(run.home, "roomy") as roomy:
-        return [*over_threads, *_over_tenants(run, roomy), _over_users(run, roomy)]
+        with servers.command(run.home, "tenant_worker"):
+            over_tenants = _over_tenants(run, roomy)
+        return [*over_threads, *over_tenants, _over_users(run, roomy)]
 
 
 def _over_threads(run: Run) -> list[Row]:
