@@ -6,6 +6,7 @@ from django.urls import include, path
 from identity_platform.api.handlers import read_only
 from mfa.webauthn.views import RelatedOriginsViewSet
 from openid.metadata.views import IssuerViewSet
+from openid.pages.unknown import UnknownPage
 from openid.urls import below_issuer
 
 handler400 = "identity_platform.api.handlers.bad_request"
@@ -20,4 +21,5 @@ urlpatterns = [
     # RFC 8414 section 3.1: an issuer without a path.
     path(".well-known/oauth-authorization-server", IssuerViewSet.as_view({"get": "server_metadata"}), {"slug": ""}),
     path(".well-known/webauthn", RelatedOriginsViewSet.as_view({"get": "retrieve"})),
+    path("<path:rest>", UnknownPage.as_view(), {"slug": ""}),
 ]

@@ -9,6 +9,7 @@ from openid.domain_check import DomainCheckViewSet
 from openid.logout.pages import LogoutPage
 from openid.metadata.views import IssuerViewSet, conditional
 from openid.pages.email_undo import EmailUndoPage
+from openid.pages.unknown import UnknownPage
 from openid.tokens.state import TokenStateViewSet
 from openid.tokens.views import OpenIDTokenViewSet
 from openid.userinfo.views import UserinfoViewSet
@@ -35,4 +36,5 @@ urlpatterns = [
     path("t/<str:slug>/", include(below_issuer)),
     # RFC 8414 section 3.1: the path of the issuer follows the well-known part.
     path(".well-known/oauth-authorization-server/t/<str:slug>", IssuerViewSet.as_view({"get": "server_metadata"})),
+    path("t/<str:slug>/<path:rest>", UnknownPage.as_view()),
 ]

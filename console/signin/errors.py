@@ -91,3 +91,13 @@ def page(
         if "Retry-After" in error.headers:
             response.headers["Retry-After"] = error.headers["Retry-After"]
     return response
+
+
+def expired_form(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """Return the page for a form with the token of another session, in place of Django's (CSRF_FAILURE_VIEW)."""
+    context = {
+        "title": _("This form has expired"),
+        "again": request.get_full_path(),
+        "reference": getattr(request, "request_id", ""),
+    }
+    return page(request, "console/signin/expired_form.html", context, status=403)

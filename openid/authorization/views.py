@@ -1,5 +1,6 @@
 """The authorization endpoint (RFC 6749 section 3.1, OpenID Connect Core section 3.1.2)."""
 
+from contextlib import suppress
 from urllib.parse import urlencode
 
 from django.db import Error as DatabaseFailure
@@ -31,7 +32,7 @@ class Authorize(JourneyPage):
     """Send the browser back to the application, or to the pages where its user signs in and consents."""
 
     # `request` is a parameter of the protocol here, not the handle of a stored request.
-    handle = ""
+    stated_handle = stated_journey = ""
 
     from_applications = True
     # A pushed request is used up, a code is issued.
@@ -70,6 +71,12 @@ class Authorize(JourneyPage):
 
     def _check_form(self, request: HttpRequest) -> None:
         """Check nothing: the form is one of the application, and a request changes nothing by itself."""
+
+    @property
+    def application_of_error(self) -> Client | None:
+        with suppress(RequestRejected):
+            return self.client or find_client(self.tenant, self.sent.get("client_id"))
+        return None
 
     def _begin(self) -> HttpResponse:
         try:

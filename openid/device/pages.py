@@ -42,7 +42,7 @@ class DevicePage(FormPage, JourneyPage):
     # The code of a link begins a request.
     changes_by_get = True
     # The page begins a request; it has none.
-    handle = ""
+    stated_handle = stated_journey = ""
     template = "device"
     title = gettext_lazy("Sign in on another device")
     form_class = UserCodeForm

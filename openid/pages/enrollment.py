@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
 from django.utils.translation import gettext_lazy as _
@@ -43,6 +43,7 @@ class Enroller:
 class EnrollmentPage(JourneyPage):
     """A page that adds a factor, for a sign-in that waits for its first one or for a signed-in user."""
 
+    needed = "enrollment_ticket"
     who: Enroller
     # The page that a step-up returns to.
     back: ClassVar[str] = "enroll"
@@ -113,17 +114,19 @@ class EnrollmentPage(JourneyPage):
         """Return whether the address names the signed-in user: another one may have begun a sign-in in this browser."""
         return "own" in self.request.GET
 
-    @property
-    def query(self) -> str:
-        stated = {"own": "1" if self.own_account else "", "request": self.handle}
-        kept = urlencode({name: value for name, value in stated.items() if value})
-        return f"?{kept}" if kept else ""
+    def kept(self, name: str = "enroll") -> dict[str, str]:
+        """Return also the parameter that keeps pages of this enrollment at the same user."""
+        is_for_owner = self.own_account and name.partition("/")[0] == "enroll"
+        return {**({"own": "1"} if is_for_owner else {}), **super().kept(name)}
 
-    def href(self, name: str, **more: str) -> str:
-        """Return the address of another page of the tenant; pages of this enrollment are for the same user."""
-        if self.own_account and name.partition("/")[0] == "enroll":
-            more["own"] = "1"
-        return super().href(name, **more)
+    @property
+    def stated_journey(self) -> str:
+        return self.stated_handle if self.own_account else super().stated_journey
+
+    @property
+    def account(self) -> str:
+        ticket = self.steps.enrollment_ticket
+        return f"{self.steps.email} {ticket}" if ticket and not self.own_account else ""
 
     @property
     def waits(self) -> bool:

@@ -20,7 +20,7 @@ from mfa.errors import (
     PhoneTaken,
     SecretNotIssued,
 )
-from openid.errors import TenantMoved
+from openid.errors import AuthorizationRejected, LogoutRejected, TenantMoved
 from tenants.errors import MaintenanceMode, ReadOnlyMode, TenantBusy, TenantSuspended, UnknownTenant
 from userflow.errors import (
     AttemptsExceeded,
@@ -65,6 +65,9 @@ class RequestMissing(NotFound):
 class WrongOrUnverified(WrongCredentials):
     """401: the text where the tenant requires verified addresses. A right password of an unverified one gets it too."""
 
+
+# The application has caused them: their own text is for its developers, who find it folded below that for users.
+OF_APPLICATIONS: Final = (AuthorizationRejected, LogoutRejected)
 
 # The first one whose class the error has.
 _TEXTS: Final[tuple[tuple[type[ApiError] | tuple[type[ApiError], ...], "StrPromise"], ...]] = (
@@ -118,6 +121,13 @@ _TEXTS: Final[tuple[tuple[type[ApiError] | tuple[type[ApiError], ...], "StrPromi
     ((TenantBusy, Unavailable), _("The service is busy at the moment. Try again in a minute.")),
     (ServerFault, _("Something went wrong on our side. Try again in a minute.")),
     (NotFound, _("There is no page at this address.")),
+    (
+        OF_APPLICATIONS,
+        _(
+            "The application has sent a request that cannot be answered. Go back to the application and try again. If it"
+            " happens again, tell the people who run the application."
+        ),
+    ),
 )
 
 

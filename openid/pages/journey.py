@@ -4,12 +4,13 @@ import re
 import time
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
+from typing import ClassVar, Final
 from urllib.parse import urlsplit
 
 from django.http import HttpRequest, HttpResponse
 from django.utils.functional import cached_property
 from django.utils.timezone import now
+from django.utils.translation import gettext
 
 from identity_platform.api.errors import ApiError
 from identity_platform.audit.origin import set_actor
@@ -20,7 +21,7 @@ from openid.authorization.requests import Pending, pending_request
 from openid.device.codes import keep_approved_codes
 from openid.models import AuthorizationCode
 from openid.pages.page import Context, Page
-from openid.pages.steps import Steps
+from openid.pages.steps import Steps, latest_steps
 from tenants.context import in_tenant, tenant_atomic
 from tenants.states import Purpose
 from userflow.accounts.models import Client, EndUser
@@ -40,14 +41,15 @@ _HOST: Final = re.compile(r"[A-Za-z0-9.-]+(:[0-9]{1,5})?")
 class JourneyPage(Page):
     """A page that knows the application's request and the browser's session."""
 
-    # Whether the page is reached by the link of a mail, which does not carry the application's request.
-    from_mail = False
+    # The field of the steps without which the page is of no use. Where its address names no journey, as in the link of a
+    # mail, it goes on with the browser's latest one that has this field.
+    needed: ClassVar[str] = ""
 
     @cached_property
     def handle(self) -> str:
         """Return the handle of the application's request, or "" without one."""
-        stated = self.request.GET.get("request", "")
-        if stated or not self.from_mail or not self.steps.handle:
+        stated = self.stated_handle
+        if stated or not self.needed or not self.steps.handle:
             return stated
         try:
             self._find(self.steps.handle)
@@ -55,6 +57,12 @@ class JourneyPage(Page):
             # Also of a tenant that is suspended or busy: the error page must not fail for the reason that it states.
             return ""
         return self.steps.handle
+
+    @property
+    def stated_journey(self) -> str:
+        """Return the journey in the address, or the latest one that the page can go on with."""
+        stated = super().stated_journey
+        return stated or (latest_steps(self.request, self.tenant, self.needed).journey if self.needed else "")
 
     @cached_property
     def pending(self) -> Pending | None:
@@ -122,6 +130,22 @@ class JourneyPage(Page):
 
     def context(self) -> Context:
         return self.application()
+
+    def links_on(self) -> list[tuple[str, str]]:
+        client, links = self.application_of_error, []
+        if client is not None and client.client_uri:
+            links.append((client.client_uri, gettext("Back to %(application)s") % {"application": client.name}))
+        with suppress(ApiError):
+            if self.session is not None:
+                return [*links, (f"{self.root}/account", gettext("Your account"))]
+        return [*links, (f"{self.root}/signin", gettext("Sign in"))]
+
+    @property
+    def application_of_error(self) -> Client | None:
+        """Return the application that an error page leads back to, if it is known."""
+        with suppress(ApiError):
+            return self.pending.client if self.pending is not None else None
+        return None
 
     def to_with(self, notice: str, name: str) -> HttpResponse:
         """Redirect to another page, which shows a message."""

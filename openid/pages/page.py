@@ -2,6 +2,8 @@
 
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import urlencode
 
@@ -12,7 +14,7 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils import translation
 from django.utils.functional import cached_property
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext, gettext_lazy
 from django.views import View
 
 from identity_platform.api.errors import ApiError, MethodNotAllowed
@@ -23,7 +25,8 @@ from openid import browser
 from openid.errors import TenantMoved
 from openid.pages import errors
 from openid.pages.forms import PageForm
-from openid.pages.steps import Steps, read_steps, write_steps
+from openid.pages.repeated_forms import form_key, respond_once
+from openid.pages.steps import Steps, is_journey, new_journey, read_steps, write_steps
 from openid.tenant_of_request import tenant_of_request
 from tenants.context import in_tenant
 from tenants.hosts import tenant_at_host
@@ -40,6 +43,9 @@ if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
 FORM_TOKEN: Final = "form_token"
+# The parameter of an address that names the journey where no application's request does, and the pages that have one.
+JOURNEY: Final = "j"
+JOURNEY_PAGES: Final = frozenset({"signin", "enroll", "verify-email", "register", "forgot", "passkey-options"})
 Context = Mapping[str, object]
 # Messages that the next page shows once.
 NOTICES: Final = {
@@ -90,6 +96,8 @@ class Page(View):
     browser: str
     # What this response writes back, if it has changed; none before the tenant is known.
     steps = Steps()
+    # The handle of the journey that the steps belong to; "" for pages of the account, which act for the session's user.
+    journey = ""
 
     def dispatch(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
         """Respond with the page, or with an error page of the same status."""
@@ -108,7 +116,8 @@ class Page(View):
                 response = self._moved(moved)
             except Exception as problem:
                 response = self._error_page(as_api_error(problem))
-        self._protect(response)
+        if "Content-Security-Policy" not in response.headers:
+            self._protect(response)
         return response
 
     def find_tenant(self, request: HttpRequest) -> TenantContext:
@@ -126,22 +135,57 @@ class Page(View):
     def _respond(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
         held = browser.read_cookie(request, browser.BROWSER, self.tenant.tenant_id)
         self.browser = held or new_token()
+        first = partial(self._respond_first, request, is_known=held is not None, **kwargs)
+        if held is None or request.method != "POST" or self.is_data or self.from_applications:
+            return first()
+        key = form_key(request, self.tenant.tenant_id, held)
+        # Without a value of its own, the same entries in another form could not be told apart.
+        return respond_once(key, first) if "." in request.POST.get(FORM_TOKEN, "") else first()
+
+    def _respond_first(self, request: HttpRequest, *, is_known: bool, **kwargs: object) -> HttpResponse:
+        """Respond with all headers and cookies. A known browser has its cookie."""
         self.session_cookie = browser.read_cookie(request, browser.SESSION, self.tenant.tenant_id)
         is_foreign_form = self.from_applications and request.method == "POST"
-        self.lacks_cookies = is_foreign_form and held is None and self.session_cookie is None
-        self._read = self.steps = read_steps(request, self.tenant)
+        self.lacks_cookies = is_foreign_form and not is_known and self.session_cookie is None
+        self._read_steps(request)
         self.speak()
         if request.method == "POST":
             self._check_form(request)
         response = self._answer(request, **kwargs)
-        if self.lacks_cookies or request.method == "HEAD":
-            # They may only be withheld: another site must not replace them. And a look at an address shows no notice.
-            return response
-        if held is None:
-            browser.set_cookie(response, browser.BROWSER, self.tenant.tenant_id, self.browser)
-        if self.steps != self._read:
-            write_steps(response, self.tenant, self.steps)
+        # They may only be withheld: another site must not replace them. And a look at an address shows no notice.
+        if not self.lacks_cookies and request.method != "HEAD":
+            if not is_known:
+                browser.set_cookie(response, browser.BROWSER, self.tenant.tenant_id, self.browser)
+            self._write_steps(request, response)
+        self._protect(response)
         return response
+
+    def _read_steps(self, request: HttpRequest) -> None:
+        self.journey = self.stated_journey
+        self.steps = read_steps(request, self.tenant, self.journey)
+        self._read = (self.journey, self.steps)
+
+    def _write_steps(self, request: HttpRequest, response: HttpResponse) -> None:
+        journey, steps = self._read
+        if self.steps != Steps():
+            self.steps = replace(self.steps, journey=self.journey)
+        if (self.journey, self.steps) == (journey, steps):
+            return
+        write_steps(request, response, self.tenant, self.journey, self.steps)
+        if self.journey != journey:
+            # They have gone on in the new journey.
+            write_steps(request, response, self.tenant, journey, Steps())
+
+    @property
+    def stated_handle(self) -> str:
+        """Return the handle of the application's request in the address, or ""."""
+        return self.request.GET.get("request", "")
+
+    @property
+    def stated_journey(self) -> str:
+        """Return the handle of the journey in the address, or ""."""
+        other = self.request.GET.get(JOURNEY, "")
+        return self.stated_handle or (other if is_journey(other) else "")
 
     def _answer(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
         # HEAD is answered as GET; Django sends no body.
@@ -174,15 +218,29 @@ class Page(View):
         set_language(language, asked_for=bool(known_language(self.ui_locales)))
 
     def _check_form(self, request: HttpRequest) -> None:
-        """Raise FormExpired unless the form was rendered for this browser in its present session (CSRF)."""
+        """Raise FormExpired unless the form was rendered for this browser, session (CSRF) and account."""
         # Sent by browsers of the last years; a page of another site that knows no token is rejected without it too.
         site = request.headers.get("Sec-Fetch-Site", "same-origin")
-        sent = request.POST.get(FORM_TOKEN, "")
-        if site not in ("same-origin", "none") or not same(sent, self._form_token()):
+        token, _, rest = request.POST.get(FORM_TOKEN, "").partition(".")
+        is_ours = site in ("same-origin", "none") and same(token, self._session_token())
+        if not is_ours or (self.account and not same(rest.partition(".")[2], self._account_token())):
             raise errors.FormExpired
 
     def _form_token(self) -> str:
+        """Return what a form sends: the tokens of session and account, and between them a value of this form alone."""
+        account = self._account_token() if self.account else ""
+        return f"{self._session_token()}.{secrets.token_urlsafe(9)}.{account}"
+
+    def _session_token(self) -> str:
         return browser.form_token(self.tenant.tenant_id, self.browser, self.session_cookie)
+
+    def _account_token(self) -> str:
+        return browser.form_token(self.tenant.tenant_id, self.browser, f"{self.journey} {self.account}")
+
+    @property
+    def account(self) -> str:
+        """Return whom the page's form is about, where that is not the user of the session and no field names it."""
+        return ""
 
     @property
     def root(self) -> str:
@@ -192,23 +250,36 @@ class Page(View):
     @cached_property
     def handle(self) -> str:
         """Return the handle of the application's request, or "" without one."""
-        return self.request.GET.get("request", "")
+        return self.stated_handle
+
+    def kept(self, name: str = "signin") -> dict[str, str]:
+        """Return the parameters that keep the request and the journey on the page of that name."""
+        if self.handle:
+            return {"request": self.handle}
+        return {JOURNEY: self.journey} if self.journey and name.partition("/")[0] in JOURNEY_PAGES else {}
 
     @property
     def query(self) -> str:
-        """Return the query that keeps the application's request on the next page."""
-        return "?" + urlencode({"request": self.handle}) if self.handle else ""
+        """Return the query that keeps the application's request and the journey on the next page."""
+        kept = urlencode(self.kept())
+        return f"?{kept}" if kept else ""
 
     def href(self, name: str, **more: str) -> str:
-        """Return the address of another page of the tenant, with the application's request."""
-        query = urlencode({name: value for name, value in {**more, "request": self.handle}.items() if value})
+        """Return the address of another page of the tenant, with the application's request and the journey."""
+        query = urlencode({name: value for name, value in {**more, **self.kept(name)}.items() if value})
         return f"{self.root}/{name}" + (f"?{query}" if query else "")
 
     def to(self, name: str, **more: str) -> HttpResponseRedirect:
-        """Redirect to another page of the tenant, with the application's request."""
+        """Redirect to another page of the tenant, with the application's request and the journey."""
+        if name.partition("/")[0] in JOURNEY_PAGES and "own" not in more and self.steps != Steps():
+            self.begin_journey()
         response = HttpResponseRedirect(self.href(name, **more))
         response.status_code = 303
         return response
+
+    def begin_journey(self) -> None:
+        """Give the steps a journey of their own, unless they have one."""
+        self.journey = self.journey or new_journey()
 
     def again(self) -> HttpResponse:
         """Redirect to this page, so that a reload sends nothing."""
@@ -287,13 +358,33 @@ class Page(View):
         if self.is_data:
             response: HttpResponse = JsonResponse({"message": errors.in_words(error)}, status=status)
         else:
-            again = self.request.get_full_path() if isinstance(error, errors.FormExpired) else ""
-            values = {**self._frame(errors.title_of(error)), "text": errors.in_words(error), "again": again}
+            text = errors.in_words(error)
+            values = {
+                **self._frame(errors.title_of(error)),
+                "text": text,
+                "details": error.text if error.text != text and isinstance(error, errors.OF_APPLICATIONS) else "",
+                "reference": getattr(self.request, "request_id", ""),
+                "links": self._links_on(error, status),
+            }
             response = render(self.request, "openid/error.html", values, status=status)
         for name in ("Allow", "Retry-After"):
             if name in error.headers:
                 response.headers[name] = error.headers[name]
         return response
+
+    def _links_on(self, error: ApiError, status: int) -> list[tuple[str, str]]:
+        """Return where a user can go on from an error page: addresses with their texts, the best first."""
+        again = self.request.get_full_path()
+        if isinstance(error, errors.FormExpired):
+            return [(again, gettext("Open the page again"))]
+        if status == 429 or status >= 500 or not hasattr(self, "tenant"):
+            # Nothing is read: the database may be what is down.
+            return [(again, gettext("Try again"))] if status >= 500 and self.request.method == "GET" else []
+        return self.links_on()
+
+    def links_on(self) -> list[tuple[str, str]]:
+        """Return where a user can go on from an error page while the tenant's database can be read."""
+        return [(f"{self.root}/signin", gettext("Sign in"))]
 
     @property
     def form_targets(self) -> tuple[str, ...]:

@@ -85,13 +85,15 @@ class ForgotPage(FormPage, JourneyPage):
         email = form.cleaned_data["email"]
         ask_for_end_user_reset(email=email, tenant_id=self.tenant.tenant_id)
         self.steps = self.steps.only_email(email)
+        # The link of the mail goes on with it.
+        self.begin_journey()
         return self.page("forgot_sent", _("Check your mail"), {**self.application(), "who": email})
 
 
 class ResetPage(NewPasswordPage):
     """Set a new password with the link of a mail. The script takes the token from the address, which browsers do not send."""
 
-    from_mail = True
+    needed = "journey"
     template = "reset"
     title = _("Set a new password")
     form_class = forms.ResetForm
@@ -111,7 +113,7 @@ class ResetPage(NewPasswordPage):
 class InvitationPage(NewPasswordPage):
     """Accept an invitation: the link of its mail creates the user."""
 
-    from_mail = True
+    needed = "journey"
     template = "invitation"
     title = _("Accept your invitation")
     form_class = forms.InvitationForm
@@ -131,7 +133,7 @@ class VerifyEmailPage(NewPasswordPage):
     It has a form for each: the script hides that of the code if the address has a token.
     """
 
-    from_mail = True
+    needed = "journey"
     template = "verify_email"
     title = _("Verify your e-mail address")
 

@@ -33,6 +33,11 @@ class SecondStepPage(ProofPage):
     """Ask for a second factor after a right password."""
 
     stage = SECOND_STEP
+    needed = "mfa_token"
+
+    @property
+    def account(self) -> str:
+        return f"{self.steps.email} {self.steps.mfa_token}" if self.steps.mfa_token else ""
 
     def get(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
         """Show the form of one method and links to the others."""

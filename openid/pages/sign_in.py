@@ -132,9 +132,14 @@ class SignInPage(PasskeySignIn):
 class PasswordPage(PasswordSignIn, PasskeySignIn):
     """Ask for the password of the address that was entered before, or for a passkey."""
 
+    needed = "email"
     template = "password"
     title = _("Enter your password")
     form_class = forms.PasswordForm
+
+    @property
+    def account(self) -> str:
+        return self.steps.email
 
     def get(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
         """Show the page."""

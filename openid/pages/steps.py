@@ -1,4 +1,8 @@
-"""What a browser has done of a sign-in that is not complete, in a sealed cookie.
+"""What a browser has done of a sign-in that is not complete, in a sealed cookie for each journey.
+
+Two tabs may sign in two accounts: each has a journey with a handle, which its addresses carry. That is the handle of the
+application's request, or one of its own where no application has asked. Pages of the account have no journey: they act for
+the user of the session.
 
 The tickets in it are the API's: they work once, for minutes, and count wrong codes. The handle of the application's request
 is kept here too, so that a user who follows the link of a mail in the same browser ends where the application asked.
@@ -6,6 +10,8 @@ is kept here too, so that a user who follows the link of a mail in the same brow
 
 import base64
 import binascii
+import re
+import secrets
 import time
 from dataclasses import asdict, dataclass, replace
 from typing import Final
@@ -13,12 +19,16 @@ from typing import Final
 import orjson
 from django.http import HttpRequest, HttpResponse
 
-from identity_platform.crypto import SealBroken, SealContext, seal, unseal
+from identity_platform.crypto import SealBroken, SealContext, hash_token, seal, unseal
 from openid import browser
+from openid.browser import STEPS
 from tenants.lookup import TenantContext
 
 # As long as the link of a mail may be waited for.
 LIFETIME_SECONDS: Final = 3600
+# Cookies of more journeys could make the header longer than servers accept; the oldest go first.
+MOST_JOURNEYS: Final = 5
+_HANDLE: Final = re.compile("[A-Za-z0-9_-]{16}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +49,8 @@ class Steps:
     own_phone: str = ""
     # The authorization request that the browser came with.
     handle: str = ""
+    # The handle of the journey, which is that of the request or one of its own.
+    journey: str = ""
     # The token of the last step-up, which proves one change of the account, and until when.
     proof: str = ""
     proof_until: float = 0
@@ -47,40 +59,88 @@ class Steps:
 
     def only_email(self, email: str) -> "Steps":
         """Return a new sign-in of this address."""
-        return Steps(email=email, handle=self.handle)
+        return Steps(email=email, handle=self.handle, journey=self.journey)
 
     def with_notice(self, notice: str) -> "Steps":
         """Return the same steps with a message for the next page."""
         return replace(self, notice=notice)
 
 
-def read_steps(request: HttpRequest, tenant: TenantContext) -> Steps:
-    """Return the steps of this browser; none for a cookie that is missing, broken, expired or of another tenant."""
-    value = request.COOKIES.get(browser.cookie_name(browser.STEPS, tenant.tenant_id), "")
-    if not value:
-        return Steps()
-    try:
-        blob = base64.urlsafe_b64decode(value)
-        kept = orjson.loads(unseal(blob, data_key=browser.steps_key(), context=_context(tenant)))
-    except (SealBroken, binascii.Error, ValueError):
-        return Steps()
-    if kept.pop("until") < time.time():
-        return Steps()
-    return Steps(**{**kept, "methods": tuple(kept["methods"])})
+def new_journey() -> str:
+    """Return the handle of a journey that no application has begun."""
+    return secrets.token_urlsafe(12)
 
 
-def write_steps(response: HttpResponse, tenant: TenantContext, steps: Steps) -> None:
-    """Send the cookie of these steps, or delete it if there are none."""
-    if steps == Steps():
-        browser.delete_cookie(response, browser.STEPS, tenant.tenant_id)
+def is_journey(handle: str) -> bool:
+    """Return whether a text may be the handle of a journey that no application has begun."""
+    return _HANDLE.fullmatch(handle) is not None
+
+
+def read_steps(request: HttpRequest, tenant: TenantContext, journey: str) -> Steps:
+    """Return the steps of a journey of this browser, those of no journey with "".
+
+    None for a cookie that is missing, broken, expired or of another tenant.
+    """
+    return _opened(request, tenant, _kind(journey))[1]
+
+
+def latest_steps(request: HttpRequest, tenant: TenantContext, needed: str = "email") -> Steps:
+    """Return the steps of the journey that the browser went on with last, of those that have the `needed` field.
+
+    For addresses without a journey: links of mails, and pages that somebody has kept.
+    """
+    opened = [_opened(request, tenant, kind) for kind in (STEPS, *_journeys(request, tenant))]
+    return max(((until, steps) for until, steps in opened if getattr(steps, needed)), default=(0, Steps()))[1]
+
+
+def write_steps(
+    request: HttpRequest, response: HttpResponse, tenant: TenantContext, journey: str, steps: Steps
+) -> None:
+    """Send the cookie of a journey's steps, or delete it if there are none; delete those of the oldest journeys."""
+    kind = _kind(journey)
+    if steps in (Steps(), Steps(journey=journey)):
+        if browser.cookie_name(kind, tenant.tenant_id) in request.COOKIES:
+            browser.delete_cookie(response, kind, tenant.tenant_id)
         return
     kept = {**asdict(steps), "until": time.time() + LIFETIME_SECONDS}
-    blob = seal(orjson.dumps(kept), data_key=browser.steps_key(), context=_context(tenant))
+    blob = seal(orjson.dumps(kept), data_key=browser.steps_key(), context=_context(tenant, kind))
     value = base64.urlsafe_b64encode(blob).decode()
-    browser.set_cookie(response, browser.STEPS, tenant.tenant_id, value, max_age=LIFETIME_SECONDS)
+    browser.set_cookie(response, kind, tenant.tenant_id, value, max_age=LIFETIME_SECONDS)
+    others = [other for other in _journeys(request, tenant) if other != kind]
+    if len(others) >= MOST_JOURNEYS:
+        newest_first = sorted(others, key=lambda other: _opened(request, tenant, other)[0], reverse=True)
+        for other in newest_first[MOST_JOURNEYS - 1 :]:
+            browser.delete_cookie(response, other, tenant.tenant_id)
 
 
-def _context(tenant: TenantContext) -> SealContext:
+def _kind(journey: str) -> str:
+    return f"{STEPS}.{hash_token(journey).hex()[:16]}" if journey else STEPS
+
+
+def _journeys(request: HttpRequest, tenant: TenantContext) -> list[str]:
+    """Return the kinds of the browser's cookies of journeys with this tenant."""
+    before, after = browser.cookie_name(f"{STEPS}.", tenant.tenant_id).split(f"{STEPS}.")
+    names = [name for name in request.COOKIES if name.startswith(f"{before}{STEPS}.") and name.endswith(after)]
+    return [name.removeprefix(before).removesuffix(after) for name in names]
+
+
+def _opened(request: HttpRequest, tenant: TenantContext, kind: str) -> tuple[float, Steps]:
+    """Return when the steps of a cookie expire, and the steps; (0, none) if it is not valid."""
+    value = request.COOKIES.get(browser.cookie_name(kind, tenant.tenant_id), "")
+    if not value:
+        return 0, Steps()
+    try:
+        blob = base64.urlsafe_b64decode(value)
+        kept = orjson.loads(unseal(blob, data_key=browser.steps_key(), context=_context(tenant, kind)))
+    except (SealBroken, binascii.Error, ValueError):
+        return 0, Steps()
+    until = kept.pop("until")
+    if until < time.time():
+        return 0, Steps()
+    return until, Steps(**{**kept, "methods": tuple(kept["methods"])})
+
+
+def _context(tenant: TenantContext, kind: str) -> SealContext:
     # A cookie of a sign-in domain works there only, as all others do (userflow.sessions.cookies).
     row = tenant.sign_in_domain or "sign-in"
-    return SealContext(tenant=str(tenant.tenant_id), table="cookie", column=browser.STEPS, row=row)
+    return SealContext(tenant=str(tenant.tenant_id), table="cookie", column=kind, row=row)

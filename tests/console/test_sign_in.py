@@ -76,4 +76,7 @@ def test_a_form_without_its_token_is_refused() -> None:
     browser = Client(enforce_csrf_checks=True, REMOTE_ADDR=unique_ip())
     body = {"username": staff.username, "password": staff.password}
     for path in ("/admin/login/", "/admin/second-step/", "/admin/passkey-options/", "/admin/forgotten/"):
-        assert browser.post(path, body).status_code == 403
+        refused = browser.post(path, body)
+        assert refused.status_code == 403
+        # It leads on, also in a second tab whose form is older than the sign-in in the first one.
+        assert f'href="{path}"' in refused.content.decode()

@@ -1,4 +1,5 @@
-// The hosted pages work without this script, except for passkeys. It adds passkeys, tokens of mails, and visible passwords.
+// The hosted pages work without this script, except for passkeys. It adds passkeys, tokens of mails, and visible passwords,
+// and sends a form once. (A form that arrives twice all the same gets the first response again.)
 
 const able = typeof PublicKeyCredential === "function" && PublicKeyCredential.parseRequestOptionsFromJSON;
 
@@ -84,6 +85,22 @@ for (const field of document.querySelectorAll(".field:not(.wrong) [data-mailed]"
 }
 // Another link in the same tab changes the fragment only.
 addEventListener("hashchange", () => location.reload());
+
+// --- forms that are sent once ---------------------------------------------------------------------------------------------
+
+// After this time a form may be sent again: its response was a file, or the user has stopped the page from loading.
+const AGAIN_MILLISECONDS = 3000;
+for (const form of document.querySelectorAll("form:not([data-passkey])")) {
+  form.addEventListener("submit", (event) => {
+    if (form.dataset.sent) event.preventDefault();
+    else setTimeout(() => delete form.dataset.sent, AGAIN_MILLISECONDS);
+    form.dataset.sent = "true";
+  });
+}
+// The page is shown again from the browser's memory.
+addEventListener("pageshow", () => {
+  for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
+});
 
 // --- small things -----------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from selenium import webdriver
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
@@ -141,6 +142,60 @@ def test_register_consent_and_account(person: Person) -> None:
     person.presses("Sign out")
     person.reads("You are signed out.")
     assert page_bytes(person) < 60_000
+
+
+@pytest.mark.parametrize("has_scripts", [True, False])
+def test_double_clicks_do_what_one_click_does(person: Person, has_scripts: bool) -> None:
+    """On a slow network: registration, consent, password and the code of an app."""
+    command: Callable[..., Any] = person.browser.execute_cdp_cmd  # type: ignore[attr-defined]  # Chromium's driver has it
+    email = f"nora-{secrets.token_hex(3)}@example.com"
+    person.begins()
+    command("Network.enable", {})
+    slow = {"offline": False, "latency": 300, "downloadThroughput": -1, "uploadThroughput": -1}
+    command("Network.emulateNetworkConditions", slow)
+    command("Emulation.setScriptExecutionDisabled", {"value": not has_scripts})
+    try:
+        person.presses("Create an account")
+        person.fills("E-mail address", email)
+        person.fills("Password", PASSWORD)
+        double_clicks(person, "Create account")
+        person.reads("Allow Book shop to use your account?")
+        double_clicks(person, "Allow")
+        person.is_back()
+        person.opens(f"{person.root}/signout")
+        double_clicks(person, "Sign out")
+        person.reads("You are signed out.")
+        person.begins()
+        person.fills("E-mail address", email)
+        double_clicks(person, "Continue")
+        person.fills("Password", PASSWORD)
+        double_clicks(person, "Sign in")
+        person.is_back()
+    finally:
+        command("Emulation.setScriptExecutionDisabled", {"value": False})
+        command("Network.emulateNetworkConditions", {**slow, "latency": 0})
+
+
+def double_clicks(person: Person, label: str) -> None:
+    button = person.browser.find_element(By.XPATH, f"//button[normalize-space()='{label}']")
+    ActionChains(person.browser).double_click(button).perform()
+
+
+def test_tabs_with_two_accounts_sign_in_their_own(place: Place, shop: dict[str, Any], person: Person) -> None:
+    first, second = register(place, shop), register(place, shop)
+    person.opens(f"{person.root}/signin")
+    person.fills("E-mail address", first + Keys.ENTER)
+    person.reads("Enter your password")
+    tab = person.browser.current_window_handle
+    person.browser.switch_to.new_window("tab")
+    person.opens(f"{person.root}/signin")
+    person.fills("E-mail address", second + Keys.ENTER)
+    person.reads(second)
+    person.browser.close()
+    person.browser.switch_to.window(tab)
+    person.fills("Password", PASSWORD + Keys.ENTER)
+    person.is_at(f"{person.root}/account")
+    person.reads(first)
 
 
 def test_branded_pages(place: Place, shop: dict[str, Any], person: Person) -> None:
