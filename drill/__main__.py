@@ -29,7 +29,7 @@ from bench.home import ROOT, Home, production_environment
 from bench.servers import platform
 from drill import report, sustained
 from drill.cluster import Cluster, NotThere
-from drill.faults import DRILLS, Drill
+from drill.drills import DRILLS, Drill
 from drill.instances import front
 from drill.load import Outcome, Writer, load, outcome
 from drill.network import Network

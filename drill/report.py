@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from drill.faults import DRILLS, Drill
+from drill.drills import DRILLS, Drill
 from drill.load import Outcome
 
 COLUMNS = (

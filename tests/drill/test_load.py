@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from drill.faults import DRILLS
+from drill.drills import DRILLS
 from drill.load import Outcome, Writer, load, outcome
 from drill.report import COLUMNS, Result
 from drill.sustained import Measured, Sample, lines, met, verdict
