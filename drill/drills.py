@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from drill.faults import disks, messages, networks, nodes, platform, tenants
+from drill.faults import connections, disks, installations, messages, networks, nodes, platform, tenants
 from drill.network import missing_for_networks
 from drill.world import World
 
@@ -21,6 +21,7 @@ class Drill:
     `instances`: the load goes to so many instances behind nginx. `around`: what is there before and after the load.
     `lacks`: what this machine lacks for the drill, if anything. `apart`: each run has servers of its own.
     `machines`: each node has a machine of its own, which can be cut off.
+    `seconds`: how long the fault lasts, unless bin/drill is told otherwise; 0 if that cannot be chosen. `what` names it.
     """
 
     name: str
@@ -35,6 +36,11 @@ class Drill:
     lacks: Callable[[], str] = str
     apart: bool = False
     machines: bool = False
+    seconds: float = 0.0
+
+    def described(self, seconds: float = 0.0) -> str:
+        """Return what is done, for so many seconds if they were chosen."""
+        return self.what.format(seconds=seconds or self.seconds)
 
     @property
     def wanted(self) -> str:
@@ -160,13 +166,14 @@ DRILLS = (
     ),
     Drill(
         "mail_server_is_away",
-        "the mail server is stopped, refuses, and hangs, 20 s each; an instance and the deliverer are killed meanwhile; every "
-        "mail arrives, in its order",
+        "the mail server is away for {seconds:g} s: it is stopped, refuses, and hangs; an instance and the deliverer are "
+        "killed meanwhile; every mail arrives, in its order",
         messages.mail_server_is_away,
         failures=False,
         gap=3,
         instances=2,
         around=messages.mailing,
+        seconds=60,
     ),
     Drill(
         "disk_is_full",
@@ -240,5 +247,32 @@ DRILLS = (
         gap=5,
         instances=2,
         around=platform.with_sentinels,
+    ),
+    Drill(
+        "database_is_stuck",
+        "the database of one tenant accepts no connection for {seconds:g} s, while its users try again and again",
+        connections.database_is_stuck,
+        failures=True,
+        gap=180,
+        others=3,
+        seconds=120,
+    ),
+    Drill(
+        "all_tenants_are_swept",
+        "a `tenant_worker` visits all of 24 tenants without a pause, beside requests of random tenants",
+        connections.all_tenants_are_swept,
+        failures=False,
+        gap=3,
+        around=connections.sweeping,
+        seconds=60,
+    ),
+    Drill(
+        "installation_is_copied",
+        "a copy of the global database runs beside production and is fenced, then it is adopted, then production again",
+        installations.installation_is_copied,
+        failures=True,
+        gap=60,
+        instances=2,
+        around=installations.with_waiting_messages,
     ),
 )

@@ -20,22 +20,34 @@ DELIVERED_SECONDS = 120.0
 @contextmanager
 def delivering(world: World) -> Iterator[None]:
     """Two deliverers, and an endpoint of each tenant; every acknowledged change must arrive, in order."""
-    path = "/uflow/webhooks/endpoints"
-    with receiving() as receiver, ExitStack() as stack:
-        for tenant in world.tenants:
-            endpoint = world.call(tenant, "POST", path, {"url": receiver.url, "events": ["end_user.updated"]})
-            stack.callback(world.call, tenant, "DELETE", f"{path}/{endpoint['id']}")
+    with receiving() as receiver, webhook_endpoints(world, receiver), ExitStack() as stack:
         command = [str(ROOT / "manage.py"), "deliver_events"]
         world.programs = [Program(world.home, f"deliverer-{number}", command) for number in (1, 2)]
         for program in world.programs:
             stack.callback(program.kill)
             program.start()
         yield
-        writers = [client for client in world.clients if isinstance(client, Writer)]
-        with suppress(NotThere):
-            wait_until(DELIVERED_SECONDS, lambda: not any(undelivered(writers, receiver)), "Webhooks are missing")
-        world.lost += sum(undelivered(writers, receiver))
-        world.wrong += sum(out_of_order(writer.names, receiver.names(str(writer.user))) for writer in writers)
+        await_webhooks(world, receiver)
+
+
+@contextmanager
+def webhook_endpoints(world: World, receiver: Receiver) -> Iterator[None]:
+    """Each tenant has an endpoint at the receiver during the block."""
+    path = "/uflow/webhooks/endpoints"
+    with ExitStack() as stack:
+        for tenant in [*world.tenants, *world.more_tenants]:
+            endpoint = world.call(tenant, "POST", path, {"url": receiver.url, "events": ["end_user.updated"]})
+            stack.callback(world.call, tenant, "DELETE", f"{path}/{endpoint['id']}")
+        yield
+
+
+def await_webhooks(world: World, receiver: Receiver) -> None:
+    """Wait until every acknowledged change has arrived; note what is missing or late."""
+    writers = [client for client in world.clients if isinstance(client, Writer)]
+    with suppress(NotThere):
+        wait_until(DELIVERED_SECONDS, lambda: not any(undelivered(writers, receiver)), "Webhooks are missing")
+    world.lost += sum(undelivered(writers, receiver))
+    world.wrong += sum(out_of_order(writer.names, receiver.names(str(writer.user))) for writer in writers)
 
 
 def undelivered(writers: list[Writer], receiver: Receiver) -> list[int]:
@@ -51,7 +63,6 @@ def deliverer_is_killed(world: World) -> None:
 
 
 MAILS_ARRIVE_SECONDS = 180.0
-MAIL_FAULT_SECONDS = 20.0
 
 
 @contextmanager
@@ -67,14 +78,20 @@ def mailing(world: World) -> Iterator[None]:
     try:
         deliverer.start()
         yield
-        with suppress(NotThere):
-            wait_until(MAILS_ARRIVE_SECONDS, lambda: not missing_mails(world.registrants, server), "Mails are missing")
-        world.lost += missing_mails(world.registrants, server)
-        world.wrong += overtaken_mails(world.registrants, server)
+        await_mails(world, server)
     finally:
         deliverer.kill()
         server.stop()
         world.registrants = []
+
+
+def await_mails(world: World, server: MailServer) -> None:
+    """Wait until every acknowledged mail has arrived; note what is missing or overtaken."""
+    with suppress(NotThere):
+        seconds = MAILS_ARRIVE_SECONDS + world.seconds
+        wait_until(seconds, lambda: not missing_mails(world.registrants, server), "Mails are missing")
+    world.lost += missing_mails(world.registrants, server)
+    world.wrong += overtaken_mails(world.registrants, server)
 
 
 def mail_server_is_away(world: World) -> None:
@@ -85,10 +102,11 @@ def mail_server_is_away(world: World) -> None:
     world.registrants = [Registrant(world.port, tenant.tenant_id, tenant.client_id) for tenant in world.tenants]
     for registrant in world.registrants:
         registrant.keeps_connection = False
+    phase_seconds = world.seconds / 3
     with load(world.registrants):
         time.sleep(5)
         server.stop()
-        time.sleep(MAIL_FAULT_SECONDS)
+        time.sleep(phase_seconds)
         instance = world.front.instances[0]
         world.front.nginx.reload(down=instance.port)
         time.sleep(1)
@@ -99,8 +117,8 @@ def mail_server_is_away(world: World) -> None:
         world.front.nginx.reload()
         server.start()
         server.refuses = True
-        time.sleep(MAIL_FAULT_SECONDS)
+        time.sleep(phase_seconds)
         server.refuses, server.hangs = False, True
-        time.sleep(MAIL_FAULT_SECONDS)
+        time.sleep(phase_seconds)
         server.hangs = False
         time.sleep(5)
