@@ -29,7 +29,7 @@ from bench.home import ROOT, Home, production_environment
 from bench.servers import platform
 from drill import report, sustained
 from drill.cluster import Cluster, NotThere
-from drill.faults import DRILLS, Drill
+from drill.drills import DRILLS, Drill
 from drill.instances import front
 from drill.load import Outcome, Writer, load, outcome
 from drill.network import Network
@@ -93,7 +93,9 @@ def _run_all(folder: Path, chosen: list[Drill], options: argparse.Namespace, sta
     environment = dict(os.environ)
 
     def add(drill: Drill, runs: list[tuple[Outcome, bool]], about: dict[str, Any]) -> None:
-        results.append(report.Result(drill.name, [got for got, _ in runs], all(mended for _, mended in runs)))
+        whole = all(mended for _, mended in runs)
+        chosen_seconds = options.seconds if drill.seconds else 0.0
+        results.append(report.Result(drill.name, [got for got, _ in runs], whole, seconds=chosen_seconds))
         # Each at once: the next one may take the cluster with it.
         report.write(options.results, options.page, results, about)
 
@@ -105,7 +107,7 @@ def _run_all(folder: Path, chosen: list[Drill], options: argparse.Namespace, sta
                 runs = []
                 for number in range(options.runs):
                     status.update(f"{drill.name}: run {number + 1} of {options.runs}")
-                    runs.append(_run(world, drill))
+                    runs.append(_run(world, drill, options.seconds))
                 add(drill, runs, about)
     for drill in chosen:
         if drill.apart and not missing[drill.name]:
@@ -152,6 +154,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to drill (all): {names}; or {LOAD}")
     parser.add_argument("--minutes", type=float, default=30.0, help=f"how long {LOAD} lasts (30)")
     parser.add_argument("--runs", type=int, default=3, help="runs of every drill (3)")
+    parser.add_argument(
+        "--seconds", type=float, default=0.0, help="how long a fault lasts, in drills of one whose length can be chosen"
+    )
     parser.add_argument("--results", type=Path, default=ROOT / "drill" / "results", help="folder (drill/results)")
     parser.add_argument(
         "--page", type=Path, default=ROOT / "docs" / "reliability.md", help="page (docs/reliability.md)"
@@ -200,7 +205,7 @@ def _prepare() -> None:
         call_command("prepare", no_demo=True)
 
 
-def _run(world: World, drill: Drill) -> tuple[Outcome, bool]:
+def _run(world: World, drill: Drill, seconds: float = 0.0) -> tuple[Outcome, bool]:
     from django.db import connections
 
     from bench.world import PASSWORD, tenants_with_users
@@ -211,8 +216,9 @@ def _run(world: World, drill: Drill) -> tuple[Outcome, bool]:
     tenants = tenants_with_users(TENANTS, USERS_PER_TENANT, lambda _: None)
     world.tenants = tenants
     world.about = [tenants[0].tenant_id] if drill.others is not None else []
-    world.lost = world.wrong = 0
-    world.clients = []
+    world.lost = world.wrong = world.connections = world.connection_limit = 0
+    world.seconds = seconds or drill.seconds
+    world.clients, world.more_tenants = [], []
     mended = Mended(drill.name)
     with mended.noted(), ExitStack() as run:
         run.callback(setattr, world, "front", None)
@@ -245,7 +251,8 @@ def _run(world: World, drill: Drill) -> tuple[Outcome, bool]:
     with mended.noted():
         world.manage("check_tenants")
     got = outcome(world.clients, world.about)
-    return replace(got, lost=got.lost + world.lost, wrong=got.wrong + world.wrong), mended.whole
+    got = replace(got, lost=got.lost + world.lost, wrong=got.wrong + world.wrong)
+    return replace(got, connections=world.connections, connection_limit=world.connection_limit), mended.whole
 
 
 class Mended:

@@ -202,6 +202,9 @@ class Outcome:
     others_failed: int = 0
     others_gap: float = 0.0
     slowest: float = 0.0
+    # The most connections that were counted, and how many there may be; 0 in drills that count none.
+    connections: int = 0
+    connection_limit: int = 0
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from drill.faults import DRILLS, Drill
+from drill.drills import DRILLS, Drill
 from drill.load import Outcome
 
 COLUMNS = (
@@ -25,7 +25,7 @@ BEGIN, END = "<!-- Written by bin/drill. -->\n", "<!-- End of what bin/drill wri
 class Result:
     """All runs of one drill. `mended` is False if a run left something that `check_tenants` or the cluster does not mend.
 
-    `skipped`: why there is no run. `commit`: of the runs.
+    `skipped`: why there is no run. `commit`: of the runs. `seconds`: how long the fault lasted, 0 for the drill's own length.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Result:
     mended: bool = True
     skipped: str = ""
     commit: str = ""
+    seconds: float = 0.0
 
     @property
     def drill(self) -> Drill:
@@ -67,8 +68,9 @@ class Result:
         return self.drill.slowest is None or all(one.slowest <= self.drill.slowest for one in self.outcomes)
 
     def cells(self) -> tuple[str, ...]:
+        what = self.drill.described(self.seconds)
         if not self.outcomes:
-            return (self.drill.what, f"skipped: {self.skipped}", *["–"] * 6, self.drill.wanted, "–", "–")
+            return (what, f"skipped: {self.skipped}", *["–"] * 6, self.drill.wanted, "–", "–")
         failed = ", ".join(f"{number} × {status}" for status, number in sorted(self.failed.items())) or "0"
         if self.drill.others is not None:
             failed += f"; of other tenants {sum(outcome.others_failed for outcome in self.outcomes)}"
@@ -77,6 +79,8 @@ class Result:
             gaps += f"; other tenants {max(outcome.others_gap for outcome in self.outcomes):.1f}"
         if self.drill.slowest is not None:
             gaps += f"; slowest response {max(outcome.slowest for outcome in self.outcomes):.1f}"
+        if limit := max(outcome.connection_limit for outcome in self.outcomes):
+            gaps += f"; most connections {max(outcome.connections for outcome in self.outcomes)} of {limit}"
         totals = (
             sum(outcome.requests for outcome in self.outcomes),
             failed,
@@ -85,7 +89,7 @@ class Result:
             sum(outcome.wrong for outcome in self.outcomes),
         )
         return (
-            self.drill.what,
+            what,
             str(len(self.outcomes)),
             *(str(total) for total in totals),
             gaps,

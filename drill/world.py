@@ -20,9 +20,14 @@ from drill.load import Client, Writer
 from drill.mails import MailServer, Registrant
 from drill.network import Network
 from drill.sentinels import Sentinels
+from drill.webhooks import Receiver
 
 if TYPE_CHECKING:
     from bench.world import BenchTenant
+
+
+# Of a command that must end by itself.
+COMMAND_SECONDS = 60.0
 
 
 @dataclass
@@ -31,8 +36,10 @@ class World:
 
     `kept`: what ends with the world. `network`: the machines of the cluster, in a world that has them.
     `front`: the instances behind nginx, in drills that have them, which start with `settings` (environment variables).
-    `programs`, `sentinels`, `mail_server`: what else runs. `registrants`: who causes mails.
+    `programs`, `sentinels`, `mail_server`, `receiver`: what else runs. `registrants`: who causes mails.
     `about`: the tenants that the fault is about. `lost`, `wrong`: what a drill itself has found, such as missing webhooks.
+    `seconds`: how long the fault lasts, in drills where that can be chosen. `more_tenants`: besides those with writers.
+    `connections`: the most that were counted, `connection_limit`: how many there may be, in drills that count them.
     """
 
     home: Home
@@ -42,15 +49,20 @@ class World:
     front: Front | None = None
     network: Network | None = None
     tenants: list[BenchTenant] = field(default_factory=list)
+    more_tenants: list[BenchTenant] = field(default_factory=list)
     about: list[UUID] = field(default_factory=list)
     clients: list[Client] = field(default_factory=list)
     programs: list[Program] = field(default_factory=list)
     settings: dict[str, str] = field(default_factory=dict)
     sentinels: Sentinels | None = None
     mail_server: MailServer | None = None
+    receiver: Receiver | None = None
     registrants: list[Registrant] = field(default_factory=list)
     lost: int = 0
     wrong: int = 0
+    seconds: float = 0.0
+    connections: int = 0
+    connection_limit: int = 0
     _second: SingleServer | None = None
 
     @property
@@ -61,6 +73,16 @@ class World:
     def manage(self, *words: str, **settings: str) -> None:
         """Run a management command. Raises CalledProcessError."""
         self._run(words, b"", settings)
+
+    def exit_code(self, *words: str, **settings: str) -> int:
+        """Return the exit code of a management command; -1 if it did not end in time."""
+        try:
+            self._run(words, b"", settings, timeout=COMMAND_SECONDS)
+        except subprocess.CalledProcessError as failure:
+            return failure.returncode
+        except subprocess.TimeoutExpired:
+            return -1
+        return 0
 
     def writers_of(self, tenant: UUID) -> list[Writer]:
         return [client for client in self.clients if isinstance(client, Writer) and client.tenant == tenant]
@@ -88,6 +110,8 @@ class World:
 
         name = TenantDatabase.objects.values_list("name", flat=True).get(tenant_id=tenant)
         with psycopg.connect(**self.cluster.node("leader").address(name)) as raw:
+            # The database's own limit is for requests; a fault may last longer.
+            raw.execute("SET idle_in_transaction_session_timeout = 0")
             yield raw
 
     def second_server(self) -> SingleServer:
@@ -100,7 +124,9 @@ class World:
             self._second = server
         return self._second
 
-    def _run(self, words: tuple[str, ...], given: bytes, settings: dict[str, str]) -> None:
+    def _run(
+        self, words: tuple[str, ...], given: bytes, settings: dict[str, str], timeout: float | None = None
+    ) -> None:
         command = [sys.executable, "-P", str(ROOT / "manage.py"), *words]
         environment = {**self.home.environment, **settings, "PYTHONPATH": str(ROOT)}
-        subprocess.run(command, env=environment, check=True, capture_output=True, input=given)
+        subprocess.run(command, env=environment, check=True, capture_output=True, input=given, timeout=timeout)

@@ -15,7 +15,7 @@ from django.db import transaction
 
 from identity_platform.audit.writer import record_for_platform
 from tenants import fences, marks, servers, warm_pool
-from tenants.databases import drop, names, template_prefix
+from tenants.databases import drop, end_sessions, names, template_prefix
 from tenants.errors import UnknownServer, WrongState
 from tenants.models import DatabaseServer, Installation, Tenant, TenantDatabase, WarmDatabase
 from tenants.parallel import on_each_server
@@ -46,7 +46,8 @@ class Adoption:
 def adopt(*, dry_run: bool = False, progress: Callable[[str], None] = lambda line: None) -> Adoption:
     """Make this global database the installation's: with its servers as they are, and a higher epoch on all of them.
 
-    Databases that it does not know are left alone and named. Spares that belong to a tenant are set aside. Can be repeated.
+    Databases that it does not know are left alone and named. Spares that belong to a tenant are set aside. Connections to
+    tenants' databases are ended, so that processes of other copies notice it. Can be repeated.
     Raises WrongState if a server belongs to an installation with another id: that is not a restore of this one.
     """
     present = list(DatabaseServer.objects.filter(detached=False).order_by("name"))
@@ -98,7 +99,7 @@ def _renew_tenants(progress: Callable[[str], None]) -> int:
     for slug, problem in on_each_server(list(mappings.exclude(status=State.DELETED)), 2, _renew):
         renewed += not problem
         if problem:
-            progress(f"{slug} keeps its former epoch: {problem}")
+            progress(f"{slug} {problem}")
     return renewed
 
 
@@ -107,8 +108,14 @@ def _renew(mapping: TenantDatabase) -> tuple[str, str]:
         marks.renew(mapping.server, mapping.name, mapping.pk)
     except Exception as problem:
         # A lower epoch is accepted. The other tenants are renewed all the same.
-        return mapping.tenant.slug, why(problem)
-    return mapping.tenant.slug, ""
+        return mapping.tenant.slug, f"keeps its former epoch: {why(problem)}"
+    # Running processes of another copy compare the epoch only when they connect.
+    try:
+        with servers.maintenance(mapping.server) as raw:
+            ended = end_sessions(raw, mapping.name)
+    except psycopg.Error as problem:
+        return mapping.tenant.slug, f"may still be used by another copy: {why(problem)}"
+    return mapping.tenant.slug, "" if ended else "may still be used by another copy: its sessions do not end"
 
 
 def _owner(spare: WarmDatabase) -> str:

@@ -5,6 +5,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
@@ -12,7 +13,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from drill.faults import DRILLS
+from bench.world import BenchTenant
+from drill.drills import DRILLS
+from drill.faults.connections import Reader
 from drill.load import Outcome, Writer, load, outcome
 from drill.report import COLUMNS, Result
 from drill.sustained import Measured, Sample, lines, met, verdict
@@ -191,11 +194,40 @@ def test_failed_request_is_no_lost_write(store: tuple[int, UUID]) -> None:
         ("tenant_is_moved", {"others_gap": 3.5}, True, False),
         ("tenant_database_is_slow", {"slowest": 2.5}, True, True),
         ("tenant_database_is_slow", {"slowest": 3.5}, True, False),
+        ("database_is_stuck", {"failed": {"503": 3}, "longest_gap": 140.0}, True, True),
+        ("database_is_stuck", {"others_failed": 1}, True, False),
+        ("all_tenants_are_swept", {"failed": {"503": 1}}, True, False),
+        ("installation_is_copied", {"failed": {"503": 90}}, True, True),
+        ("installation_is_copied", {"wrong": 1}, True, False),
     ],
 )
 def test_what_is_wanted(name: str, change: dict[str, Any], mended: bool, met: bool) -> None:
     bad = Outcome(**{**GOOD.__dict__, **change})
     assert Result(name, [GOOD, bad], mended).met is met
+
+
+def test_chosen_length_of_a_fault_is_in_the_table() -> None:
+    assert "is away for 60 s" in Result("mail_server_is_away", [GOOD]).cells()[0]
+    assert "is away for 600 s" in Result("mail_server_is_away", [GOOD], seconds=600).cells()[0]
+
+
+def test_most_counted_connections_are_in_the_table() -> None:
+    runs = [replace(GOOD, connections=number, connection_limit=4) for number in (3, 2)]
+    assert "most connections 3 of 4" in Result("all_tenants_are_swept", runs).cells()[7]
+    assert "most connections" not in Result("primary_crashes", [GOOD]).cells()[7]
+
+
+@pytest.mark.parametrize("store", ["", "mixes up"], indirect=True)
+def test_reader_compares_the_record(store: tuple[int, UUID], request: pytest.FixtureRequest) -> None:
+    port, user = store
+    tenant = BenchTenant(uuid4(), uuid4(), "token", (user,), ())
+    reader = Reader(port, [tenant], pause=0.01)
+    reader.take_turn(1)
+    assert (reader.heard.statuses, reader.heard.wrong) == ({"200": 1}, 0)
+    for _ in range(3):
+        reader.call("PUT", f"/uflow/user/enduser/{tenant.tenant_id}/{user}", {"name": "changed"})
+    reader.take_turn(2)
+    assert reader.heard.wrong == (request.node.callspec.params["store"] == "mixes up")
 
 
 def test_skipped_drill_has_its_reason_in_the_table() -> None:

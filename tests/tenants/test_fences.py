@@ -323,6 +323,16 @@ def test_adopted_copy_fences_the_former_global_database(platform: Platform) -> N
     assert copy.get("/t/acme/jwks")[0] == 503
 
 
+def test_adopting_ends_connections_of_other_copies(platform: Platform) -> None:
+    platform.create("acme")
+    copy = platform.copy_global()
+    # A process of the original that runs compares the epoch only when it connects.
+    with admin_connection(platform.database_of("acme")) as pooled:
+        assert copy.run("adopt_installation", "--yes").code == 0
+        with pytest.raises(psycopg.OperationalError):
+            pooled.execute("SELECT 1")
+
+
 def test_database_of_another_tenant_is_rejected(platform: Platform) -> None:
     platform.create("acme")
     platform.create("other")

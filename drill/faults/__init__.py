@@ -1,0 +1,1 @@
+"""What the drills do to the platform and its servers."""
