@@ -3665,6 +3665,8 @@ export interface components {
             redirect_uris?: string[] | null;
             /** @description Whether only pushed authorization requests are accepted (RFC 9126). */
             require_par?: boolean | null;
+            /** @description false: confidential clients only; they then send `nonce` with `openid`. */
+            require_pkce?: boolean | null;
             /** @description Permissions that tokens of the client can have. */
             scopes?: string[] | null;
             /** @description Whether users can register themselves through the client. */
@@ -5512,6 +5514,8 @@ export interface components {
             redirect_uris: string[];
             /** @description Whether only pushed authorization requests are accepted (RFC 9126). */
             require_par: boolean;
+            /** @description Whether authorization requests need PKCE (RFC 7636); always for a public client. */
+            require_pkce: boolean;
             /**
              * @description Permissions that tokens of the client can have.
              * @example [
