@@ -12,4 +12,9 @@ class Migration(migrations.Migration):
             name="require_pkce",
             field=models.BooleanField(db_default=True, default=True),
         ),
+        migrations.AddField(
+            model_name="endusersession",
+            name="id_token_claims",
+            field=models.JSONField(db_default=[], default=list),
+        ),
     ]

@@ -5570,7 +5570,7 @@ export interface components {
              */
             expires_in: number;
             /**
-             * @description With the scope `openid`; at a refresh without claims about the user.
+             * @description With the scope `openid`; at a refresh with the same claims about the user.
              * @example eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiIwZTlhIn0.c2ln
              */
             id_token?: string;
