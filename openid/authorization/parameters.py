@@ -13,6 +13,7 @@ from django.conf import settings
 
 from identity_platform.api.errors import MalformedBody
 from identity_platform.api.parsers import Ambiguous, form_pairs, json_object
+from openid.authorization.responses import FORM_POST, QUERY, RESPONSE_MODES
 from openid.claims import CLAIMS, CLAIMS_OF_SCOPES, claims_of, mapped_claims_of, scope_of_claim
 from openid.errors import RequestRejected
 from tenants.lookup import TenantContext
@@ -92,6 +93,7 @@ class Parameters:
 
     redirect_uri: str
     code_challenge: str
+    response_mode: str = QUERY
     state: str | None = None
     nonce: str = ""
     # Those of the requested scopes that the client may have.
@@ -152,8 +154,6 @@ def read_parameters(sent: Sent, *, tenant: TenantContext, client: Client, redire
     for name, longest in _LONGEST.items():
         if any(len(value) > longest or _NOT_TEXT.search(value) for value in sent.all(name)):
             raise RequestRejected("invalid_request", f"{name} is too long or contains control characters.")
-    if sent.get("response_mode") not in (None, "query"):
-        raise RequestRejected("invalid_request", "response_mode must be query.")
     max_age = _matching(sent.get("max_age"), _SECONDS, "max_age must be a number of seconds.")
     by_key = "dpop_jkt must be a SHA-256 thumbprint in base64url."
     claims = _Claims.read(sent.get("claims"), tenant)
@@ -166,6 +166,7 @@ def read_parameters(sent: Sent, *, tenant: TenantContext, client: Client, redire
         raise RequestRejected("invalid_request", "nonce is missing. Send it, or use PKCE.")
     return Parameters(
         redirect_uri=redirect_uri,
+        response_mode=requested_response_mode(sent, redirect_uri),
         code_challenge=sent.get("code_challenge") or "",
         state=sent.get("state"),
         nonce=sent.get("nonce") or "",
@@ -181,6 +182,17 @@ def read_parameters(sent: Sent, *, tenant: TenantContext, client: Client, redire
         userinfo_claims=tuple(dict.fromkeys((*claims.userinfo, *mapped))),
         subject=_subject(hint, claims.subject),
     )
+
+
+def requested_response_mode(sent: Sent, redirect_uri: str) -> str:
+    """Return how the response comes to the application. Raises RequestRejected."""
+    mode = sent.get("response_mode") or QUERY
+    if mode not in RESPONSE_MODES:
+        raise RequestRejected("invalid_request", f"response_mode must be {' or '.join(RESPONSE_MODES)}.")
+    if mode == FORM_POST and not redirect_uri.startswith(("https://", "http://")):
+        problem = "response_mode=form_post needs an https redirect URI: browsers send no form to an app."
+        raise RequestRejected("invalid_request", problem)
+    return mode
 
 
 def is_plain(value: str) -> bool:

@@ -22,6 +22,7 @@ class PushedRequestIn(ClientProof):
     """The parameters of an authorization request (OpenID Connect Core section 3.1.2.1) and the client's authentication."""
 
     response_type = Text(max_length=64, required=False, help_text="Required: code")
+    response_mode = Text(max_length=64, required=False, help_text="query (default) or form_post")
     redirect_uri = Text(max_length=2048, required=False, help_text="Required: a registered one.")
     code_challenge = Text(
         max_length=128, required=False, help_text="Required (PKCE): SHA-256 of the verifier, base64url."

@@ -6243,7 +6243,8 @@ export interface components {
             /**
              * @description Supported: response modes.
              * @example [
-             *       "query"
+             *       "query",
+             *       "form_post"
              *     ]
              */
             response_modes_supported: string[];
@@ -6309,6 +6310,8 @@ export interface components {
             redirect_uri?: string;
             /** @description Audiences of the access token; may be repeated. */
             resource?: string[];
+            /** @description query (default) or form_post */
+            response_mode?: string;
             /** @description Required: code */
             response_type?: string;
             /** @description Separated by blanks; `openid` for an ID token. */

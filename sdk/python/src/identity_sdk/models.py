@@ -1584,6 +1584,7 @@ class Profile(TypedDict):
 
 class PushedAuthorizationRequest(ClientAuthenticationFields):
     response_type: NotRequired[str]
+    response_mode: NotRequired[str]
     redirect_uri: NotRequired[str]
     code_challenge: NotRequired[str]
     code_challenge_method: NotRequired[str]
