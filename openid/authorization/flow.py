@@ -11,7 +11,7 @@ from enum import StrEnum
 from django.utils.timezone import now
 
 from openid.authorization.consents import grant_consent
-from openid.authorization.parameters import CONSENT, LOGIN, NONE, SELECT_ACCOUNT
+from openid.authorization.parameters import CONSENT, CREATE, LOGIN, NONE, SELECT_ACCOUNT
 from openid.authorization.queries import covers, new_code
 from openid.authorization.requests import Pending
 from openid.authorization.responses import AuthorizationResponse
@@ -57,7 +57,7 @@ def _must_sign_in_again(pending: Pending, session: EndUserSession) -> bool:
     if parameters.subject and parameters.subject != str(session.user_id):
         return True
     # No state is kept about it: a verification since the request began is what it asks for.
-    if LOGIN in parameters.prompts and session.auth_time < pending.created_at:
+    if {LOGIN, CREATE}.intersection(parameters.prompts) and session.auth_time < pending.created_at:
         return True
     if parameters.max_age is None:
         return False

@@ -26,14 +26,15 @@ OFFLINE_ACCESS: Final = "offline_access"
 SCOPES: Final = (OPENID, *CLAIMS_OF_SCOPES, OFFLINE_ACCESS)
 
 NONE, LOGIN, CONSENT, SELECT_ACCOUNT = "none", "login", "consent", "select_account"
-PROMPTS: Final = (NONE, LOGIN, CONSENT, SELECT_ACCOUNT)
+# Initiating User Registration via OpenID Connect 1.0.
+CREATE = "create"
+PROMPTS: Final = (NONE, LOGIN, CONSENT, SELECT_ACCOUNT, CREATE)
 
 # Each may be sent more than once (RFC 8707 section 2); no other parameter may (RFC 6749 section 3.1).
 _REPEATABLE: Final = frozenset({"resource"})
 # Code points that a parameter of this kind may have (RFC 6749 appendix A: NQCHAR and blank). Authlib repeats some parameters in
 # its messages, which allow no others.
 _NQ = re.compile(r"[\x20-\x21\x23-\x5b\x5d-\x7e]*")
-_SCOPE_TOKENS = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+(?: [\x21\x23-\x5b\x5d-\x7e]+)*")
 _NOT_TEXT = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 _THUMBPRINT = re.compile(r"[A-Za-z0-9_-]{43}")
 _SECONDS = re.compile(r"[0-9]{1,9}")
@@ -43,13 +44,15 @@ _LONGEST: Final = {
     **dict.fromkeys(("code_challenge", "code_challenge_method", "prompt", "max_age", "acr_values", "dpop_jkt"), 2048),
     "state": 2048,
     "nonce": 1024,
-    "login_hint": 254,
     "ui_locales": 255,
     "claims": 4096,
     "scope": 4096,
     "id_token_hint": 8192,
+    # Of what is shorter, one that is too long for an address is ignored.
+    "login_hint": 65_536,
 }
 _MOST_RESOURCES: Final = 20
+LONGEST_LOGIN_HINT: Final = 254
 
 
 class Sent:
@@ -176,7 +179,7 @@ def read_parameters(sent: Sent, *, tenant: TenantContext, client: Client, redire
         prompts=_prompts(sent.get("prompt"), hint),
         max_age=client.default_max_age if max_age is None else int(max_age),
         acr=max(acr, claims.acr),
-        login_hint=sent.get("login_hint") or "",
+        login_hint=_login_hint(sent.get("login_hint") or ""),
         ui_locales=tuple((sent.get("ui_locales") or "").split()),
         id_token_claims=tuple(dict.fromkeys((*claims.id_token, *mapped))),
         userinfo_claims=tuple(dict.fromkeys((*claims.userinfo, *mapped))),
@@ -207,10 +210,10 @@ def granted_scopes(scope: str | None, of_client: Iterable[str]) -> tuple[str, ..
     """
     if scope is None:
         return ()
-    if not _SCOPE_TOKENS.fullmatch(scope):
-        raise RequestRejected("invalid_scope", "scope must be names separated by single blanks.")
+    if not is_plain(scope):
+        raise RequestRejected("invalid_scope", "scope must be names separated by blanks.")
     known = {*SCOPES, *of_client}
-    granted = tuple(name for name in dict.fromkeys(scope.split(" ")) if name in known)
+    granted = tuple(name for name in dict.fromkeys(scope.split()) if name in known)
     if not granted:
         raise RequestRejected("invalid_scope", "None of these scopes exists for this client.")
     return granted
@@ -228,6 +231,11 @@ def granted_audiences(resources: list[str], of_client: Collection[str]) -> tuple
     return tuple(dict.fromkeys(resources)) or tuple(islice(others, 1))
 
 
+def _login_hint(stated: str) -> str:
+    """Return the hint, or "" for one that is longer than an address: it only fills a field in."""
+    return "" if len(stated) > LONGEST_LOGIN_HINT else stated
+
+
 def _matching(value: str | None, form: re.Pattern[str], problem: str) -> str | None:
     if value is not None and not form.fullmatch(value):
         raise RequestRejected("invalid_request", problem)
@@ -237,7 +245,7 @@ def _matching(value: str | None, form: re.Pattern[str], problem: str) -> str | N
 def _prompts(stated: str | None, hint: Hint | UnverifiedHint | None) -> tuple[str, ...]:
     prompts = tuple(dict.fromkeys((stated or "").split()))
     if not set(prompts) <= set(PROMPTS):
-        raise RequestRejected("invalid_request", "prompt must be none, login, consent or select_account.")
+        raise RequestRejected("invalid_request", "prompt must be none, login, consent, select_account or create.")
     if NONE in prompts and len(prompts) > 1:
         raise RequestRejected("invalid_request", "prompt=none excludes other values.")
     if NONE in prompts and isinstance(hint, UnverifiedHint):

@@ -9,7 +9,7 @@ from django.utils.functional import cached_property
 from identity_platform.api.errors import ApiError, Unavailable
 from identity_platform.api.handlers import as_api_error
 from openid.authorization import flow
-from openid.authorization.parameters import Sent
+from openid.authorization.parameters import CREATE, Sent
 from openid.authorization.requests import Pending, begin_request, keep_pushed, read_request, response_to, returned
 from openid.clients import find_client, find_client_with_tenant
 from openid.errors import ACCESS_DENIED, TEMPORARILY_UNAVAILABLE, AuthorizationRejected, RequestRejected
@@ -93,8 +93,15 @@ class Authorize(JourneyPage):
             response = flow.answer_without_pages(pending, self.session)
             if response is None:
                 attempts.limit_address("authorization")
-                return redirect_to(f"{self.root}/signin?request={begin_request(pending, self.browser)}")
+                page = self._first_page(pending)
+                return redirect_to(f"{self.root}/{page}?request={begin_request(pending, self.browser)}")
         return self.respond(response, pending.client)
+
+    def _first_page(self, pending: Pending) -> str:
+        """Return the page that a request begins with: with `prompt=create` the registration, if it is open."""
+        self.pending = pending
+        creates = CREATE in pending.parameters.prompts and self.registration_client is not None
+        return "register" if creates else "signin"
 
     def _as_link(self, pending: Pending) -> str:
         """Return this endpoint with the request: with a link browsers send their cookies from another site too."""

@@ -35,7 +35,7 @@ def refresh(*, tenant: TenantContext, client: KnownClient, sent: Mapping[str, An
     pair = refresh_session(
         refresh_token=sent["refresh_token"],
         client=client,
-        scopes=tuple(sent["scope"].split(" ")) if "scope" in sent else None,
+        scopes=tuple(sent["scope"].split()) if "scope" in sent else None,
         audiences=tuple(sent.get("resource", ())) or None,
         dpop_jkt=dpop_jkt,
     )

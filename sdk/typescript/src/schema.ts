@@ -6298,13 +6298,13 @@ export interface components {
             dpop_jkt?: string;
             /** @description An ID token of the only user who may sign in. */
             id_token_hint?: string;
-            /** @description E-mail address of the user. */
+            /** @description E-mail address of the user; ignored over 254. */
             login_hint?: string;
             /** @description Most seconds since the user was last verified. */
             max_age?: string;
             /** @description Random value that becomes a claim of the ID token. */
             nonce?: string;
-            /** @description What the user must see: none, login, consent or select_account. */
+            /** @description What the user must see: none, login, consent, select_account or create. */
             prompt?: string;
             /** @description Required: a registered one. */
             redirect_uri?: string;
