@@ -54,6 +54,15 @@ def mapped_claims_of(scopes: Collection[str], tenant: TenantContext) -> tuple[st
     return tuple(mapped_claims(tenant)) if PROFILE in scopes else ()
 
 
+def names_for_token(
+    names: Collection[str], *, session_scopes: Collection[str], scopes: Collection[str]
+) -> Collection[str]:
+    """Return the claims that a session returns by name with a token of these scopes: mapped ones not without its profile."""
+    if PROFILE in session_scopes and PROFILE not in scopes:
+        return [name for name in names if name in CLAIMS]
+    return names
+
+
 def claims_of(tenant: TenantContext) -> tuple[str, ...]:
     """Return the names of all claims about users of this tenant, with those that its settings map."""
     return (*CLAIMS, *mapped_claims(tenant))

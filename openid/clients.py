@@ -10,7 +10,7 @@ from identity_platform.postgresql.model_columns import ModelColumns
 from tenants import lookup
 from tenants.lookup import TenantContext
 from userflow.accounts.grant_types import AUTHORIZATION_CODE, may_use
-from userflow.accounts.models import Client
+from userflow.accounts.models import CONFIDENTIAL, Client
 from userflow.clients.redirects import matches
 from userflow.ids import FORM
 from userflow.sessions.client_authentication import KnownClient
@@ -64,6 +64,11 @@ class ProtocolClient(ClientMixin):  # type: ignore[misc]  # Authlib is not typed
     def get_allowed_scope(self, scope: str) -> str:
         # Scopes are granted by `parameters.granted_scopes`.
         return scope or ""
+
+    @property
+    def requires_pkce(self) -> bool:
+        """Whether an authorization request of the client needs PKCE: always that of a public one."""
+        return not isinstance(self.client, Client) or self.client.type != CONFIDENTIAL or self.client.require_pkce
 
     def check_redirect_uri(self, redirect_uri: str) -> bool:
         # At the authorization endpoint only: a code's address is compared with the one of its request.

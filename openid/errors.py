@@ -4,6 +4,7 @@ from collections.abc import Collection
 from typing import ClassVar, Final
 
 from identity_platform.api.errors import ApiError, OAuthError
+from openid.authorization.responses import QUERY
 from tenants.errors import UnknownTenant
 
 LOGIN_REQUIRED: Final = "login_required"
@@ -27,11 +28,20 @@ class RequestRejected(Exception):
     error. Otherwise a page shows it.
     """
 
-    def __init__(self, error: str, description: str, *, redirect_uri: str | None = None, state: str | None = None):
+    def __init__(
+        self,
+        error: str,
+        description: str,
+        *,
+        redirect_uri: str | None = None,
+        state: str | None = None,
+        response_mode: str = QUERY,
+    ) -> None:
         self.error = error
         self.description = description
         self.redirect_uri = redirect_uri
         self.state = state
+        self.response_mode = response_mode
         super().__init__(error)
 
 

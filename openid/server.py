@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from authlib.oauth2 import OAuth2Error
-from authlib.oauth2.rfc6749 import AuthorizationServer, InvalidRequestError, OAuth2Request
+from authlib.oauth2.rfc6749 import AuthorizationServer, InvalidGrantError, InvalidRequestError, OAuth2Request
 from authlib.oauth2.rfc6749.grants import AuthorizationCodeGrant
 from authlib.oauth2.rfc6749.requests import BasicOAuth2Payload
 from authlib.oauth2.rfc7636 import CodeChallenge
@@ -44,16 +44,32 @@ class _Request(OAuth2Request):  # type: ignore[misc]  # Authlib is not typed
 
 
 class _S256(CodeChallenge):  # type: ignore[misc]  # Authlib is not typed
-    """PKCE, required of every client and with S256 only (RFC 9700 section 2.1.1). Authlib's default method is `plain`."""
+    """PKCE with S256 only, required unless a confidential client is registered without (RFC 9700 section 2.1.1).
+
+    Authlib's default method is `plain`.
+    """
 
     DEFAULT_CODE_CHALLENGE_METHOD = "S256"
     SUPPORTED_CODE_CHALLENGE_METHOD = ("S256",)
 
     def validate_code_challenge(self, grant: Any, redirect_uri: str) -> None:
         data = grant.request.payload.data
+        is_sent = bool({"code_challenge", "code_challenge_method"} & data.keys())
+        if not is_sent and not grant.server.client.requires_pkce:
+            return
         if not _CHALLENGE.fullmatch(data.get("code_challenge", "")) or data.get("code_challenge_method") != "S256":
             raise InvalidRequestError("PKCE is required: send code_challenge with code_challenge_method=S256.")
         super().validate_code_challenge(grant, redirect_uri)
+
+    def validate_code_verifier(self, grant: Any, result: object) -> None:
+        """Compare the verifier. A missing one, and one without a challenge, are as wrong as another's.
+
+        RFC 7636 section 4.6, RFC 9700 section 4.8.2. Raises InvalidGrantError.
+        """
+        try:
+            super().validate_code_verifier(grant, result)
+        except InvalidRequestError as problem:
+            raise InvalidGrantError(problem.description) from None
 
     def get_authorization_code_challenge_method(self, authorization_code: object) -> str:
         return "S256"
@@ -119,7 +135,7 @@ class TenantServer(AuthorizationServer):  # type: ignore[misc]  # Authlib is not
         super().__init__()
         self.client = ProtocolClient(client)
         self.exchange = exchange
-        self.register_grant(_CodeGrant, [_S256(required=True)])
+        self.register_grant(_CodeGrant, [_S256(required=False)])
 
     def query_client(self, client_id: str) -> ProtocolClient:
         return self.client

@@ -64,6 +64,7 @@ def show(request: HttpRequest, client_id: UUID) -> HttpResponse:
         (_("First-party"), client.first_party),
         (_("Sign-in by JSON"), signs_in_directly(client)),
         (_("Requires pushed requests"), client.require_par),
+        (_("Requires PKCE"), client.require_pkce),
         (_("Requires DPoP"), client.dpop_bound_access_tokens),
         (_("Logout URL"), client.backchannel_logout_uri),
         (_("Tags"), client.tags),

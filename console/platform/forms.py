@@ -200,6 +200,11 @@ class ClientForm(ApiForm):
         initial=ID_TOKEN_ALGORITHMS[0],
     )
     require_par = fields.Tick(label=_("Accept pushed authorization requests only"))
+    require_pkce = fields.Tick(
+        label=_("Require PKCE"),
+        initial=True,
+        help_text=_("Switch it off only for a confidential client whose library cannot send it."),
+    )
     dpop_bound_access_tokens = fields.Tick(label=_("Require DPoP"))
     access_token_seconds = fields.Number(
         label=_("Access token lifetime (seconds)"), required=False, help_text=_("Empty: the setting of the tenant.")

@@ -354,7 +354,7 @@ VALUES: Final[Mapping[str, Any]] = {
     "scopes_supported": ["openid", "profile"],
     "claims_supported": ["sub", "name", "email"],
     "subject_types_supported": ["public"],
-    "response_modes_supported": ["query"],
+    "response_modes_supported": ["query", "form_post"],
     "acr_values_supported": ["aal1", "aal2"],
     "prompt_values_supported": ["none", "login"],
     # Ids in requests

@@ -49,6 +49,7 @@ _SESSION: Final = (
     "acr",
     "scopes",
     "audiences",
+    "id_token_claims",
     "userinfo_claims",
 )
 _EVENT: Final = ("at", "action", "outcome", "actor_kind", "actor_id", "target_kind", "target_id", "address", "details")

@@ -11,9 +11,10 @@ from enum import StrEnum
 from django.utils.timezone import now
 
 from openid.authorization.consents import grant_consent
-from openid.authorization.parameters import CONSENT, LOGIN, NONE, SELECT_ACCOUNT
+from openid.authorization.parameters import CONSENT, CREATE, LOGIN, NONE, SELECT_ACCOUNT
 from openid.authorization.queries import covers, new_code
 from openid.authorization.requests import Pending
+from openid.authorization.responses import AuthorizationResponse
 from openid.device.codes import approve, reject
 from openid.errors import CONSENT_REQUIRED, LOGIN_REQUIRED, RequestExpired, StepRequired
 from openid.models import AuthorizationRequest
@@ -56,7 +57,7 @@ def _must_sign_in_again(pending: Pending, session: EndUserSession) -> bool:
     if parameters.subject and parameters.subject != str(session.user_id):
         return True
     # No state is kept about it: a verification since the request began is what it asks for.
-    if LOGIN in parameters.prompts and session.auth_time < pending.created_at:
+    if {LOGIN, CREATE}.intersection(parameters.prompts) and session.auth_time < pending.created_at:
         return True
     if parameters.max_age is None:
         return False
@@ -124,8 +125,8 @@ def _update(pending: Pending, **fields: datetime) -> None:
         raise RequestExpired
 
 
-def complete(pending: Pending, session: EndUserSession | None) -> str:
-    """Finish a request and return the address of the application with the code, `state` and `iss`; approve that of a device.
+def complete(pending: Pending, session: EndUserSession | None) -> AuthorizationResponse:
+    """Finish a request and return the response with the code, `state` and `iss`; approve that of a device.
 
     Every step is checked again here. Raises StepRequired, and RequestExpired if the request was finished meanwhile.
     """
@@ -134,25 +135,25 @@ def complete(pending: Pending, session: EndUserSession | None) -> str:
         raise StepRequired(step)
     if pending.digest is None:
         # Nothing else is written, so the code needs no transaction.
-        return pending.redirect_url(code=new_code(session, client_id=pending.client.pk, parameters=pending.parameters))
+        return pending.response(code=new_code(session, client_id=pending.client.pk, parameters=pending.parameters))
     with tenant_atomic():
         _finish(pending)
         if pending.parameters.device:
             approve(pending.parameters, session)
-            return pending.device_url(approved=True)
+            return pending.device_page(approved=True)
         code = new_code(session, client_id=pending.client.pk, parameters=pending.parameters)
-    return pending.redirect_url(code=code)
+    return pending.response(code=code)
 
 
-def deny(pending: Pending, error: str, description: str) -> str:
-    """Finish a request with an error; return the address of the application with it. Raises RequestExpired."""
+def deny(pending: Pending, error: str, description: str) -> AuthorizationResponse:
+    """Finish a request with an error and return the response with it. Raises RequestExpired."""
     if pending.parameters.device:
         with tenant_atomic():
             _finish(pending)
             reject(pending.parameters.device)
-        return pending.device_url(approved=False)
+        return pending.device_page(approved=False)
     _finish(pending)
-    return pending.redirect_url(error=error, error_description=description)
+    return pending.response(error=error, error_description=description)
 
 
 def _finish(pending: Pending) -> None:
@@ -164,8 +165,8 @@ def _finish(pending: Pending) -> None:
         raise RequestExpired
 
 
-def answer_without_pages(pending: Pending, session: EndUserSession | None) -> str | None:
-    """Return the address that answers a request at once, or None if the user has to do something first.
+def answer_without_pages(pending: Pending, session: EndUserSession | None) -> AuthorizationResponse | None:
+    """Return the response to a request that needs no page, or None if the user has to do something first.
 
     With `prompt=none` there is always one (OpenID Connect Core section 3.1.2.1).
     """

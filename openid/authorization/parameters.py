@@ -13,6 +13,7 @@ from django.conf import settings
 
 from identity_platform.api.errors import MalformedBody
 from identity_platform.api.parsers import Ambiguous, form_pairs, json_object
+from openid.authorization.responses import FORM_POST, QUERY, RESPONSE_MODES
 from openid.claims import CLAIMS, CLAIMS_OF_SCOPES, claims_of, mapped_claims_of, scope_of_claim
 from openid.errors import RequestRejected
 from tenants.lookup import TenantContext
@@ -25,14 +26,15 @@ OFFLINE_ACCESS: Final = "offline_access"
 SCOPES: Final = (OPENID, *CLAIMS_OF_SCOPES, OFFLINE_ACCESS)
 
 NONE, LOGIN, CONSENT, SELECT_ACCOUNT = "none", "login", "consent", "select_account"
-PROMPTS: Final = (NONE, LOGIN, CONSENT, SELECT_ACCOUNT)
+# Initiating User Registration via OpenID Connect 1.0.
+CREATE = "create"
+PROMPTS: Final = (NONE, LOGIN, CONSENT, SELECT_ACCOUNT, CREATE)
 
 # Each may be sent more than once (RFC 8707 section 2); no other parameter may (RFC 6749 section 3.1).
 _REPEATABLE: Final = frozenset({"resource"})
 # Code points that a parameter of this kind may have (RFC 6749 appendix A: NQCHAR and blank). Authlib repeats some parameters in
 # its messages, which allow no others.
 _NQ = re.compile(r"[\x20-\x21\x23-\x5b\x5d-\x7e]*")
-_SCOPE_TOKENS = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+(?: [\x21\x23-\x5b\x5d-\x7e]+)*")
 _NOT_TEXT = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 _THUMBPRINT = re.compile(r"[A-Za-z0-9_-]{43}")
 _SECONDS = re.compile(r"[0-9]{1,9}")
@@ -42,13 +44,15 @@ _LONGEST: Final = {
     **dict.fromkeys(("code_challenge", "code_challenge_method", "prompt", "max_age", "acr_values", "dpop_jkt"), 2048),
     "state": 2048,
     "nonce": 1024,
-    "login_hint": 254,
     "ui_locales": 255,
     "claims": 4096,
     "scope": 4096,
     "id_token_hint": 8192,
+    # Of what is shorter, one that is too long for an address is ignored.
+    "login_hint": 65_536,
 }
 _MOST_RESOURCES: Final = 20
+LONGEST_LOGIN_HINT: Final = 254
 
 
 class Sent:
@@ -92,6 +96,7 @@ class Parameters:
 
     redirect_uri: str
     code_challenge: str
+    response_mode: str = QUERY
     state: str | None = None
     nonce: str = ""
     # Those of the requested scopes that the client may have.
@@ -152,8 +157,6 @@ def read_parameters(sent: Sent, *, tenant: TenantContext, client: Client, redire
     for name, longest in _LONGEST.items():
         if any(len(value) > longest or _NOT_TEXT.search(value) for value in sent.all(name)):
             raise RequestRejected("invalid_request", f"{name} is too long or contains control characters.")
-    if sent.get("response_mode") not in (None, "query"):
-        raise RequestRejected("invalid_request", "response_mode must be query.")
     max_age = _matching(sent.get("max_age"), _SECONDS, "max_age must be a number of seconds.")
     by_key = "dpop_jkt must be a SHA-256 thumbprint in base64url."
     claims = _Claims.read(sent.get("claims"), tenant)
@@ -161,8 +164,12 @@ def read_parameters(sent: Sent, *, tenant: TenantContext, client: Client, redire
     scopes = granted_scopes(sent.get("scope"), client.scopes)
     mapped = mapped_claims_of(scopes, tenant)
     hint = _hint(sent.get("id_token_hint"), tenant=tenant, client=client)
+    if OPENID in scopes and not sent.get("nonce") and not sent.get("code_challenge"):
+        # One of the two has to bind the code to the browser (RFC 9700 section 2.1.1).
+        raise RequestRejected("invalid_request", "nonce is missing. Send it, or use PKCE.")
     return Parameters(
         redirect_uri=redirect_uri,
+        response_mode=requested_response_mode(sent, redirect_uri),
         code_challenge=sent.get("code_challenge") or "",
         state=sent.get("state"),
         nonce=sent.get("nonce") or "",
@@ -172,12 +179,23 @@ def read_parameters(sent: Sent, *, tenant: TenantContext, client: Client, redire
         prompts=_prompts(sent.get("prompt"), hint),
         max_age=client.default_max_age if max_age is None else int(max_age),
         acr=max(acr, claims.acr),
-        login_hint=sent.get("login_hint") or "",
+        login_hint=_login_hint(sent.get("login_hint") or ""),
         ui_locales=tuple((sent.get("ui_locales") or "").split()),
         id_token_claims=tuple(dict.fromkeys((*claims.id_token, *mapped))),
         userinfo_claims=tuple(dict.fromkeys((*claims.userinfo, *mapped))),
         subject=_subject(hint, claims.subject),
     )
+
+
+def requested_response_mode(sent: Sent, redirect_uri: str) -> str:
+    """Return how the response comes to the application. Raises RequestRejected."""
+    mode = sent.get("response_mode") or QUERY
+    if mode not in RESPONSE_MODES:
+        raise RequestRejected("invalid_request", f"response_mode must be {' or '.join(RESPONSE_MODES)}.")
+    if mode == FORM_POST and not redirect_uri.startswith(("https://", "http://")):
+        problem = "response_mode=form_post needs an https redirect URI: browsers send no form to an app."
+        raise RequestRejected("invalid_request", problem)
+    return mode
 
 
 def is_plain(value: str) -> bool:
@@ -192,10 +210,10 @@ def granted_scopes(scope: str | None, of_client: Iterable[str]) -> tuple[str, ..
     """
     if scope is None:
         return ()
-    if not _SCOPE_TOKENS.fullmatch(scope):
-        raise RequestRejected("invalid_scope", "scope must be names separated by single blanks.")
+    if not is_plain(scope):
+        raise RequestRejected("invalid_scope", "scope must be names separated by blanks.")
     known = {*SCOPES, *of_client}
-    granted = tuple(name for name in dict.fromkeys(scope.split(" ")) if name in known)
+    granted = tuple(name for name in dict.fromkeys(scope.split()) if name in known)
     if not granted:
         raise RequestRejected("invalid_scope", "None of these scopes exists for this client.")
     return granted
@@ -213,6 +231,11 @@ def granted_audiences(resources: list[str], of_client: Collection[str]) -> tuple
     return tuple(dict.fromkeys(resources)) or tuple(islice(others, 1))
 
 
+def _login_hint(stated: str) -> str:
+    """Return the hint, or "" for one that is longer than an address: it only fills a field in."""
+    return "" if len(stated) > LONGEST_LOGIN_HINT else stated
+
+
 def _matching(value: str | None, form: re.Pattern[str], problem: str) -> str | None:
     if value is not None and not form.fullmatch(value):
         raise RequestRejected("invalid_request", problem)
@@ -222,7 +245,7 @@ def _matching(value: str | None, form: re.Pattern[str], problem: str) -> str | N
 def _prompts(stated: str | None, hint: Hint | UnverifiedHint | None) -> tuple[str, ...]:
     prompts = tuple(dict.fromkeys((stated or "").split()))
     if not set(prompts) <= set(PROMPTS):
-        raise RequestRejected("invalid_request", "prompt must be none, login, consent or select_account.")
+        raise RequestRejected("invalid_request", "prompt must be none, login, consent, select_account or create.")
     if NONE in prompts and len(prompts) > 1:
         raise RequestRejected("invalid_request", "prompt=none excludes other values.")
     if NONE in prompts and isinstance(hint, UnverifiedHint):

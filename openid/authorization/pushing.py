@@ -22,6 +22,7 @@ class PushedRequestIn(ClientProof):
     """The parameters of an authorization request (OpenID Connect Core section 3.1.2.1) and the client's authentication."""
 
     response_type = Text(max_length=64, required=False, help_text="Required: code")
+    response_mode = Text(max_length=64, required=False, help_text="query (default) or form_post")
     redirect_uri = Text(max_length=2048, required=False, help_text="Required: a registered one.")
     code_challenge = Text(
         max_length=128, required=False, help_text="Required (PKCE): SHA-256 of the verifier, base64url."
@@ -31,11 +32,13 @@ class PushedRequestIn(ClientProof):
     state = Text(max_length=2048, required=False, help_text="Value of the application; returned unchanged.")
     nonce = Text(max_length=1024, required=False, help_text="Random value that becomes a claim of the ID token.")
     prompt = Text(
-        max_length=64, required=False, help_text="What the user must see: none, login, consent or select_account."
+        max_length=64,
+        required=False,
+        help_text="What the user must see: none, login, consent, select_account or create.",
     )
     max_age = Text(max_length=9, required=False, help_text="Most seconds since the user was last verified.")
     acr_values = Text(max_length=255, required=False, help_text="aal1 or aal2, preferred first")
-    login_hint = Text(max_length=254, required=False, help_text="E-mail address of the user.")
+    login_hint = Text(max_length=8192, required=False, help_text="E-mail address of the user; ignored over 254.")
     id_token_hint = Text(max_length=8192, required=False, help_text="An ID token of the only user who may sign in.")
     ui_locales = Text(max_length=255, required=False, help_text="Language tags, preferred first.")
     claims = Text(max_length=4096, required=False, help_text="JSON (OpenID Connect Core section 5.5).")

@@ -7,7 +7,6 @@ sends to a victim, continues nothing in another browser.
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
-from urllib.parse import quote, urlencode
 from uuid import UUID
 
 import orjson
@@ -16,7 +15,8 @@ from django.utils.timezone import now
 
 from identity_platform.crypto import hash_token, new_token
 from identity_platform.postgresql.values import SqlValue
-from openid.authorization.parameters import Parameters, Sent, is_plain, read_parameters
+from openid.authorization.parameters import Parameters, Sent, is_plain, read_parameters, requested_response_mode
+from openid.authorization.responses import QUERY, AuthorizationResponse
 from openid.clients import find_client
 from openid.errors import RequestExpired, RequestRejected
 from openid.models import AuthorizationRequest
@@ -69,21 +69,25 @@ class Pending:
     account_chosen_at: datetime | None = None
     consented_at: datetime | None = None
 
-    def device_url(self, *, approved: bool) -> str:
-        """Return the path of the page at the end of a device's request."""
-        return f"{self.tenant.root_path}/device?decided={DEVICE_DECIDED[0] if approved else DEVICE_DECIDED[1]}"
+    def device_page(self, *, approved: bool) -> AuthorizationResponse:
+        """Return the page at the end of a device's request."""
+        decided = DEVICE_DECIDED[0] if approved else DEVICE_DECIDED[1]
+        return AuthorizationResponse(f"{self.tenant.root_path}/device?decided={decided}")
 
-    def redirect_url(self, **parameters: str) -> str:
-        """Return the address of the application with response parameters, `state` and `iss` (RFC 9207)."""
-        return response_url(self.tenant, self.parameters.redirect_uri, state=self.parameters.state, **parameters)
+    def response(self, **parameters: str) -> AuthorizationResponse:
+        """Return the response to the application: these parameters, `state` and `iss`."""
+        asked = self.parameters
+        return response_to(
+            self.tenant, asked.redirect_uri, state=asked.state, response_mode=asked.response_mode, **parameters
+        )
 
 
-def response_url(tenant: TenantContext, redirect_uri: str, *, state: str | None, **parameters: str) -> str:
-    """Return a redirect URI with response parameters, `state` and `iss` in its query (RFC 6749 section 4.1.2, RFC 9207)."""
+def response_to(
+    tenant: TenantContext, redirect_uri: str, *, state: str | None, response_mode: str, **parameters: str
+) -> AuthorizationResponse:
+    """Return the response with these parameters, `state` and `iss` (RFC 6749 section 4.1.2, RFC 9207)."""
     fields = {**parameters, **({} if state is None else {"state": state}), "iss": issuer_of(tenant)}
-    # The registered address is kept character by character: it may have a scheme that urllib does not know.
-    separator = "" if redirect_uri.endswith(("?", "&")) else "&" if "?" in redirect_uri else "?"
-    return f"{redirect_uri}{separator}{urlencode(fields, quote_via=quote)}"
+    return AuthorizationResponse(redirect_uri, fields, response_mode)
 
 
 def read_request(tenant: TenantContext, sent: Sent, *, client: Client | None = None) -> Pending:
@@ -101,7 +105,7 @@ def read_request(tenant: TenantContext, sent: Sent, *, client: Client | None = N
     pending = validated(tenant, client, sent)
     if client.require_par:
         problem = "This client has to push its authorization requests (RFC 9126)."
-        raise _returned(RequestRejected("invalid_request", problem), pending.parameters.redirect_uri, sent)
+        raise returned(RequestRejected("invalid_request", problem), pending.parameters.redirect_uri, sent)
     return pending
 
 
@@ -113,7 +117,7 @@ def validated(tenant: TenantContext, client: Client, sent: Sent) -> Pending:
     try:
         return Pending(tenant, client, _read(tenant, client, sent, redirect_uri), created_at=now())
     except RequestRejected as problem:
-        raise _returned(problem, redirect_uri, sent) from None
+        raise returned(problem, redirect_uri, sent) from None
 
 
 def _read(tenant: TenantContext, client: Client, sent: Sent, redirect_uri: str) -> Parameters:
@@ -131,8 +135,19 @@ def _read(tenant: TenantContext, client: Client, sent: Sent, redirect_uri: str) 
     return read_parameters(sent, tenant=tenant, client=client, redirect_uri=redirect_uri)
 
 
-def _returned(problem: RequestRejected, redirect_uri: str, sent: Sent) -> RequestRejected:
-    return RequestRejected(problem.error, problem.description, redirect_uri=redirect_uri, state=sent.get("state"))
+def returned(problem: RequestRejected, redirect_uri: str, sent: Sent) -> RequestRejected:
+    """Return the error for the application: at its redirect URI, with `state`, in the response mode that it asks for."""
+    try:
+        response_mode = requested_response_mode(sent, redirect_uri)
+    except RequestRejected:
+        response_mode = QUERY
+    return RequestRejected(
+        problem.error,
+        problem.description,
+        redirect_uri=redirect_uri,
+        state=sent.get("state"),
+        response_mode=response_mode,
+    )
 
 
 def push_request(*, tenant: TenantContext, client_id: UUID, sent: Sent, dpop_jkt: str = "") -> str:

@@ -10,8 +10,8 @@ from django.utils.functional import cached_property
 from identity_platform.api.errors import ApiError, Unavailable
 from identity_platform.api.handlers import as_api_error
 from openid.authorization import flow
-from openid.authorization.parameters import Sent
-from openid.authorization.requests import Pending, begin_request, keep_pushed, read_request, response_url
+from openid.authorization.parameters import CREATE, Sent
+from openid.authorization.requests import Pending, begin_request, keep_pushed, read_request, response_to, returned
 from openid.clients import find_client, find_client_with_tenant
 from openid.errors import ACCESS_DENIED, TEMPORARILY_UNAVAILABLE, AuthorizationRejected, RequestRejected
 from openid.pages.journey import JourneyPage
@@ -89,8 +89,7 @@ class Authorize(JourneyPage):
             if redirect_uri is None:
                 raise
             name = ACCESS_DENIED if isinstance(error, TenantSuspended) else TEMPORARILY_UNAVAILABLE
-            told = RequestRejected(name, error.text, redirect_uri=redirect_uri, state=self.sent.get("state"))
-            return self._rejected(told)
+            return self._rejected(returned(RequestRejected(name, error.text), redirect_uri, self.sent))
 
     def _next(self) -> HttpResponse:
         self.tenant = self.tenant.check(Purpose.SIGN_IN)
@@ -98,11 +97,18 @@ class Authorize(JourneyPage):
         if self.lacks_cookies:
             return redirect_to(self._as_link(pending))
         with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
-            address = flow.answer_without_pages(pending, self.session)
-            if address is None:
+            response = flow.answer_without_pages(pending, self.session)
+            if response is None:
                 attempts.limit_address("authorization")
-                address = f"{self.root}/signin?request={begin_request(pending, self.browser)}"
-        return redirect_to(address)
+                page = self._first_page(pending)
+                return redirect_to(f"{self.root}/{page}?request={begin_request(pending, self.browser)}")
+        return self.respond(response, pending.client)
+
+    def _first_page(self, pending: Pending) -> str:
+        """Return the page that a request begins with: with `prompt=create` the registration, if it is open."""
+        self.pending = pending
+        creates = CREATE in pending.parameters.prompts and self.registration_client is not None
+        return "register" if creates else "signin"
 
     def _as_link(self, pending: Pending) -> str:
         """Return this endpoint with the request: with a link browsers send their cookies from another site too."""
@@ -121,7 +127,10 @@ class Authorize(JourneyPage):
         if problem.redirect_uri is None:
             raise AuthorizationRejected(problem.description)
         fields = {"error": problem.error, "error_description": problem.description}
-        return redirect_to(response_url(self.tenant, problem.redirect_uri, state=problem.state, **fields))
+        response = response_to(
+            self.tenant, problem.redirect_uri, state=problem.state, response_mode=problem.response_mode, **fields
+        )
+        return self.respond(response, self.client)
 
 
 def redirect_to(address: str) -> HttpResponse:

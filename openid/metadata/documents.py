@@ -5,6 +5,7 @@ from typing import Final
 from django.conf import settings
 
 from openid.authorization.parameters import PROMPTS, SCOPES
+from openid.authorization.responses import RESPONSE_MODES
 from openid.claims import claims_of
 from tenants.issuers import issuer_of
 from tenants.lookup import TenantContext
@@ -44,7 +45,7 @@ def provider_metadata(tenant: TenantContext) -> dict[str, object]:
         "jwks_uri": f"{root}/jwks",
         "service_documentation": f"{settings.BASE_URL}/docs/",
         "response_types_supported": ["code"],
-        "response_modes_supported": ["query"],
+        "response_modes_supported": list(RESPONSE_MODES),
         "grant_types_supported": list(GRANT_TYPES),
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": list(ALGORITHMS),

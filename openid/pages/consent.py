@@ -65,10 +65,10 @@ class ContinuePage(JourneyPage):
             return self.to(_PAGES[step])
         try:
             with in_tenant(self.tenant.tenant_id):
-                address = complete(self.pending, self.session)
+                response = complete(self.pending, self.session)
         except StepRequired as needed:
             return self.to(_PAGES[Step(needed.step)])
-        return self.to_application(address)
+        return self.respond(response, self.pending.client)
 
 
 class RequestPage(SignedInPage):
@@ -137,7 +137,8 @@ class ConsentPage(RequestPage):
     def post(self, request: HttpRequest) -> HttpResponse:
         """Store the consent and go on, or answer the application that access was denied."""
         with in_tenant(self.tenant.tenant_id):
-            if "allow" not in request.POST:
-                return self.to_application(deny(self.asked, ACCESS_DENIED, "The user has denied access."))
-            record_consent(self.asked, self.own)
-        return self.to("continue")
+            if "allow" in request.POST:
+                record_consent(self.asked, self.own)
+                return self.to("continue")
+            response = deny(self.asked, ACCESS_DENIED, "The user has denied access.")
+        return self.respond(response, self.asked.client)

@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import ClassVar, Final
@@ -10,7 +11,7 @@ from urllib.parse import urlsplit
 from django.http import HttpRequest, HttpResponse
 from django.utils.functional import cached_property
 from django.utils.timezone import now
-from django.utils.translation import gettext
+from django.utils.translation import gettext as _
 
 from identity_platform.api.errors import ApiError
 from identity_platform.audit.origin import set_actor
@@ -18,6 +19,7 @@ from mfa.remembered_devices import Cookie
 from openid import browser
 from openid.authorization.flow import Step, next_step
 from openid.authorization.requests import Pending, pending_request
+from openid.authorization.responses import FORM_POST, AuthorizationResponse
 from openid.device.codes import keep_approved_codes
 from openid.models import AuthorizationCode
 from openid.pages.page import Context, Page
@@ -44,6 +46,8 @@ class JourneyPage(Page):
     # The field of the steps without which the page is of no use. Where its address names no journey, as in the link of a
     # mail, it goes on with the browser's latest one that has this field.
     needed: ClassVar[str] = ""
+    # Addresses of the application that a form of this page posts the response to.
+    posted_to: Sequence[str] = ()
 
     @cached_property
     def handle(self) -> str:
@@ -134,11 +138,11 @@ class JourneyPage(Page):
     def links_on(self) -> list[tuple[str, str]]:
         client, links = self.application_of_error, []
         if client is not None and client.client_uri:
-            links.append((client.client_uri, gettext("Back to %(application)s") % {"application": client.name}))
+            links.append((client.client_uri, _("Back to %(application)s") % {"application": client.name}))
         with suppress(ApiError):
             if self.session is not None:
-                return [*links, (f"{self.root}/account", gettext("Your account"))]
-        return [*links, (f"{self.root}/signin", gettext("Sign in"))]
+                return [*links, (f"{self.root}/account", _("Your account"))]
+        return [*links, (f"{self.root}/signin", _("Sign in"))]
 
     @property
     def application_of_error(self) -> Client | None:
@@ -237,15 +241,32 @@ class JourneyPage(Page):
         """Redirect to an address that the request's checks have found right; applications may have schemes of their own."""
         return HttpResponse(status=303, headers={"Location": url})
 
+    def respond(self, response: AuthorizationResponse, client: Client | None) -> HttpResponse:
+        """Send the browser back to the application with the response to its request: by a redirect, or by a form.
+
+        The form is sent by a script, or by its button (OAuth 2.0 Form Post Response Mode). `client` is None if it has not
+        been read.
+        """
+        if response.mode != FORM_POST:
+            return self.to_application(response.url)
+        self.posted_to = addresses_of(client, response.address)
+        context = {"action": response.address, "parameters": response.parameters}
+        return self.page("form_post", _("Back to the application"), context)
+
     @property
     def form_targets(self) -> tuple[str, ...]:
         pending = self.__dict__.get("pending")
-        if not isinstance(pending, Pending):
-            return ()
-        client = pending.client
-        # The application may send the browser on to another address of its own.
-        known = [pending.parameters.redirect_uri, *client.redirect_uris, *client.allowed_origins, client.client_uri]
+        known = self.posted_to
+        if isinstance(pending, Pending):
+            known = [*known, *addresses_of(pending.client, pending.parameters.redirect_uri)]
         return tuple(dict.fromkeys(source for source in map(source_of, known) if source))
+
+
+def addresses_of(client: Client | None, redirect_uri: str) -> list[str]:
+    """Return where a form may lead: the application may send the browser on to another address of its own."""
+    if client is None:
+        return [redirect_uri]
+    return [redirect_uri, *client.redirect_uris, *client.allowed_origins, client.client_uri]
 
 
 def source_of(uri: str) -> str:

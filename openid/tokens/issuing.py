@@ -55,6 +55,7 @@ def open_application(
         client_id=client.id,
         scopes=granted.scopes,
         audiences=granted.audiences,
+        id_token_claims=granted.id_token_claims,
         userinfo_claims=granted.userinfo_claims,
         dpop_jkt=dpop_jkt,
         offline=may_use(client, REFRESH_TOKEN) and (client.first_party or OFFLINE_ACCESS in granted.scopes),

@@ -1,13 +1,17 @@
 """Refresh tokens at a tenant's token endpoint (RFC 6749 section 6)."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from openid.authorization.parameters import OPENID
+from openid.claims import claims_about, names_for_token
+from tenants.context import in_tenant
 from tenants.lookup import TenantContext
+from tenants.states import Purpose
 from userflow.oauth_errors import InvalidGrant, InvalidRequest
 from userflow.sessions.client_authentication import KnownClient
 from userflow.sessions.id_tokens import renewed_id_token
+from userflow.sessions.issue import RefreshedUser
 from userflow.sessions.refresh import refresh_session
 from userflow.sessions.refresh_tokens import parse_refresh_token
 from userflow.sessions.token_classes import InvalidToken
@@ -16,7 +20,7 @@ from userflow.sessions.token_classes import InvalidToken
 def refresh(*, tenant: TenantContext, client: KnownClient, sent: Mapping[str, Any], dpop_jkt: str) -> dict[str, object]:
     """Return the response with the successor of a refresh token that this tenant has issued to the client.
 
-    With the scope `openid` an ID token comes with it.
+    With the scope `openid` an ID token comes with it, with the claims that the first one had, as far as `scope` covers them.
 
     Raises InvalidRequest, InvalidGrant (also for a token of another tenant), InvalidScope, InvalidTarget, TenantBusy.
     """
@@ -31,12 +35,23 @@ def refresh(*, tenant: TenantContext, client: KnownClient, sent: Mapping[str, An
     pair = refresh_session(
         refresh_token=sent["refresh_token"],
         client=client,
-        scopes=tuple(sent["scope"].split(" ")) if "scope" in sent else None,
+        scopes=tuple(sent["scope"].split()) if "scope" in sent else None,
         audiences=tuple(sent.get("resource", ())) or None,
         dpop_jkt=dpop_jkt,
     )
     response: dict[str, object] = dict(pair.fields())
-    if OPENID in (pair.scope or "").split(" "):
-        algorithm = client.id_token_signed_response_alg
-        response["id_token"] = renewed_id_token(pair.access_token, tenant=tenant, algorithm=algorithm)
+    scopes = (pair.scope or "").split(" ")
+    if OPENID in scopes and pair.about is not None:
+        response["id_token"] = renewed_id_token(
+            pair.access_token,
+            tenant=tenant,
+            algorithm=client.id_token_signed_response_alg,
+            claims=_claims(pair.about, scopes, tenant),
+        )
     return response
+
+
+def _claims(about: RefreshedUser, scopes: Collection[str], tenant: TenantContext) -> dict[str, object]:
+    names = names_for_token(about.id_token_claims, session_scopes=about.scopes, scopes=scopes)
+    with in_tenant(tenant.tenant_id, Purpose.SIGN_IN):
+        return claims_about(about.user, about.rights, scopes=scopes, names=names)

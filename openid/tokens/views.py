@@ -64,7 +64,7 @@ class OpenIDTokenOut(serializers.Serializer[object]):
         required=False, help_text="For new tokens; with the grant refresh_token, the next one."
     )
     id_token = serializers.CharField(
-        required=False, help_text="With the scope `openid`; at a refresh without claims about the user."
+        required=False, help_text="With the scope `openid`; at a refresh with the same claims about the user."
     )
     scope = serializers.CharField(required=False, help_text="Granted scopes, separated by spaces.")
 

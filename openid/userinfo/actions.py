@@ -1,6 +1,5 @@
 """Claims about the user of an access token (OpenID Connect Core section 5.3)."""
 
-from collections.abc import Collection
 from uuid import UUID
 
 from django.http import HttpRequest
@@ -8,13 +7,12 @@ from django.http import HttpRequest
 from identity_platform.api.errors import AccessTokenInvalid, InsufficientScope
 from identity_platform.audit.origin import set_actor
 from openid.authorization.parameters import OPENID
-from openid.claims import CLAIMS, PROFILE, claims_about
+from openid.claims import claims_about, names_for_token
 from openid.tenant_of_request import is_address_of
 from tenants import lookup
 from tenants.context import in_tenant
 from tenants.states import Purpose
 from userflow.accounts import principals
-from userflow.accounts.session_models import EndUserSession
 from userflow.sessions.authentication import check_binding
 from userflow.sessions.queries import Rights
 from userflow.sessions.token_classes import InvalidToken, verified_claims
@@ -47,13 +45,7 @@ def claims_of_token(request: HttpRequest, *, scheme: str, token: str) -> dict[st
         raise InsufficientScope("The access token lacks the scope openid.", scope=OPENID)
     rights = Rights(principal.roles, tuple(sorted(principal.permissions)), principal.groups)
     with in_tenant(tenant.tenant_id, Purpose.READ):
-        names = _names(session, principal.grant.scopes)
-        about = claims_about(session.user, rights, scopes=principal.grant.scopes, names=names)
+        scopes = principal.grant.scopes
+        names = names_for_token(session.userinfo_claims, session_scopes=session.scopes, scopes=scopes)
+        about = claims_about(session.user, rights, scopes=scopes, names=names)
     return {"sub": str(principal.id), **about}
-
-
-def _names(session: EndUserSession, scopes: Collection[str]) -> list[str]:
-    """Return the claims that the session returns by name: mapped ones not to a token that is without the profile."""
-    if PROFILE in session.scopes and PROFILE not in scopes:
-        return [name for name in session.userinfo_claims if name in CLAIMS]
-    return session.userinfo_claims

@@ -177,9 +177,9 @@ def test_code_flow_needs_few_statements(app: Application) -> None:
 # --- binding ---------------------------------------------------------------------------------------------------------
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"code_verifier": None}, "invalid_request"),
+    ({"code_verifier": None}, "invalid_grant"),
     ({"code_verifier": "x" * 43}, "invalid_grant"),
-    ({"code_verifier": "short"}, "invalid_request"),
+    ({"code_verifier": "short"}, "invalid_grant"),
     ({"redirect_uri": None}, "invalid_grant"),
     ({"redirect_uri": f"{CALLBACK}/other"}, "invalid_grant"),
 ]

@@ -184,7 +184,7 @@ def test_consent_is_asked_once_for_each_scope(third_party: Application) -> None:
     pending, session = pending_of(app, response), session_of(app)
     with in_tenant(app.tenant.id):
         assert flow.next_step(pending, session) == Step.CONSENT
-        location = flow.complete(flow.record_consent(pending, session), session)
+        location = flow.complete(flow.record_consent(pending, session), session).url
     assert app.exchange(query_of(location)["code"]).status_code == 200
     assert step_of(app, scope="openid email") == Step.DONE
     assert step_of(app, scope="email") == Step.DONE
@@ -245,7 +245,7 @@ def test_request_is_completed_once(third_party: Application) -> None:
     def complete() -> str | None:
         with in_tenant(third_party.tenant.id):
             try:
-                return flow.complete(pending, session)
+                return flow.complete(pending, session).url
             except RequestExpired:
                 return None
 
@@ -257,7 +257,7 @@ def test_request_is_completed_once(third_party: Application) -> None:
 def test_denied_request_returns_access_denied(third_party: Application) -> None:
     pending = pending_of(third_party, third_party.authorize())
     with in_tenant(third_party.tenant.id):
-        fields = query_of(flow.deny(pending, "access_denied", "The user has denied the request."))
+        fields = query_of(flow.deny(pending, "access_denied", "The user has denied the request.").url)
     assert (fields["error"], fields["state"]) == ("access_denied", "a state")
     assert fields["iss"].endswith(third_party.issuer)
 

@@ -371,6 +371,8 @@ class Client(models.Model):
     # Origins of browsers that may call this tenant's OpenID endpoints for the client.
     allowed_origins: "StringsField" = models.JSONField(default=list, db_default=[], blank=True)
     require_par = models.BooleanField(default=False, db_default=False)
+    # Always true for a public client.
+    require_pkce = models.BooleanField(default=True, db_default=True)
     dpop_bound_access_tokens = models.BooleanField(default=False, db_default=False)
     # Users are not asked for consent.
     first_party = models.BooleanField(default=False, db_default=False)

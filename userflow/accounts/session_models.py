@@ -110,6 +110,7 @@ class EndUserSession(Session, TenantModel):
     scopes: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list, db_default=[])
     audiences: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list, db_default=[])
     # Claims that the application has asked for by name (OpenID Connect Core section 5.5).
+    id_token_claims: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list, db_default=[])
     userinfo_claims: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list, db_default=[])
     # Thumbprint of the key that the tokens are bound to (RFC 9449 section 6.1).
     dpop_jkt = models.CharField(max_length=43, blank=True, default="", db_default="")

@@ -20,7 +20,7 @@ CREDENTIAL_FIELDS: Final = frozenset({"token_endpoint_auth_method", "jwks", "jwk
 # An entry more is like writing a secret too: it sends codes to another address, or tokens to another API or web page.
 REACH_FIELDS: Final = frozenset({"redirect_uris", "audiences", "allowed_origins"})
 # Turning one of these off lets a stolen token or a manipulated request through.
-PROTECTION_FIELDS: Final = frozenset({"require_par", "dpop_bound_access_tokens"})
+PROTECTION_FIELDS: Final = frozenset({"require_par", "require_pkce", "dpop_bound_access_tokens"})
 ID_TOKEN_ALGORITHMS: Final = ("ES256", "RS256")
 LONGEST_MAX_AGE: Final = 365 * 86_400
 
@@ -87,6 +87,8 @@ def check_metadata(client: Client, before: Client | None = None) -> None:
         **_of_credentials(client),
         **_of_pages(client),
     }
+    if client.type != CONFIDENTIAL and not client.require_pkce:
+        problems["require_pkce"] = ["A public client always needs PKCE. Leave it true."]
     if client.backchannel_logout_uri and (says := problem_of_server_address(client.backchannel_logout_uri)):
         problems["backchannel_logout_uri"] = [says]
     if client.access_token_seconds is not None and client.access_token_seconds != held.access_token_seconds:

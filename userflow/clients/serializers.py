@@ -83,6 +83,9 @@ class ClientChanges(serializers.Serializer[object]):
     audiences = _entries(LONGEST_URI, "Resource identifiers that the client may ask for (RFC 8707).")
     allowed_origins = _entries(255, "Origins of web pages that may call the tenant's OpenID endpoints from a browser.")
     require_par = Boolean(required=False)
+    require_pkce = Boolean(
+        required=False, help_text="false: confidential clients only; they then send `nonce` with `openid`."
+    )
     dpop_bound_access_tokens = Boolean(required=False)
     first_party = Boolean(required=False)
     direct_sign_in = Boolean(
@@ -163,6 +166,7 @@ class ClientOut(serializers.Serializer[object]):
     audiences = serializers.ListField(child=serializers.CharField())
     allowed_origins = serializers.ListField(child=serializers.CharField())
     require_par = serializers.BooleanField()
+    require_pkce = serializers.BooleanField()
     dpop_bound_access_tokens = serializers.BooleanField()
     first_party = serializers.BooleanField()
     direct_sign_in = serializers.BooleanField()

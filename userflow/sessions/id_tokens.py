@@ -83,14 +83,15 @@ def id_token(
     return _signed(payload, tenant, algorithm, header_type="JWT")
 
 
-def renewed_id_token(access: str, *, tenant: lookup.TenantContext, algorithm: str) -> str:
+def renewed_id_token(access: str, *, tenant: lookup.TenantContext, algorithm: str, claims: Mapping[str, object]) -> str:
     """Return the ID token of a refresh (OpenID Connect Core section 12.2), for the session of its new access token.
 
-    It has no nonce and no claims about the user. Those of the session are in the access token, which was just signed here.
+    `claims` are those about the user. It has no nonce. The claims of the session are in the access token, which was just
+    signed here.
     """
-    claims: dict[str, Any] = read_unverified(access)[1]
-    session = SessionClaims(**{name: claims[name] for name in SessionClaims._fields})
-    return id_token(session, tenant=tenant, access_token=access, algorithm=algorithm)
+    issued: dict[str, Any] = read_unverified(access)[1]
+    session = SessionClaims(**{name: issued[name] for name in SessionClaims._fields})
+    return id_token(session, tenant=tenant, access_token=access, algorithm=algorithm, claims=claims)
 
 
 def logout_token(

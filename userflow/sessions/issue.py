@@ -3,6 +3,7 @@
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 from uuid import UUID
 
 import orjson
@@ -16,7 +17,7 @@ from identity_platform.crypto import hash_token, new_token
 from tenants import lookup
 from tenants.issuers import issuer_of
 from userflow.accounts import principals
-from userflow.accounts.models import Account
+from userflow.accounts.models import Account, EndUser
 from userflow.accounts.principals import GROUPS_SCOPE, ROLES_SCOPE, Grant, Principal, reveals
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.accounts.session_models import EndUserSession, Session
@@ -67,6 +68,17 @@ class TokenSubject:
     access_token_seconds: int | None = None
 
 
+class RefreshedUser(NamedTuple):
+    """The user of an application's session as stored now, for the ID token of a refresh."""
+
+    user: EndUser
+    rights: Rights
+    # Of the session: the refreshed tokens may have fewer.
+    scopes: tuple[str, ...]
+    # Claims that the application has asked for by name.
+    id_token_claims: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class TokenPair:
     """The tokens of a completed sign-in or refresh. Those of a browser's session are empty: only its cookie is sent."""
@@ -78,6 +90,8 @@ class TokenPair:
     token_type: str = "Bearer"
     # Of a session that OpenID Connect has opened.
     scope: str | None = None
+    # Of such a session that was refreshed.
+    about: RefreshedUser | None = None
 
     def fields(self) -> dict[str, str | int]:
         """Return the fields of the response (RFC 6749 section 5.1)."""

@@ -98,12 +98,14 @@ WITH opener AS (
   FOR NO KEY UPDATE OF p
 ), child AS (
   INSERT INTO userflow_endusersession (id, user_id, parent_id, client_id, amr, acr, auth_time, created_at, last_used_at,
-    expires_at, end_reason, address, user_agent, scopes, audiences, userinfo_claims, dpop_jkt, backchannel_logout)
+    expires_at, end_reason, address, user_agent, scopes, audiences, id_token_claims, userinfo_claims, dpop_jkt,
+    backchannel_logout)
   SELECT %(session_id)s::uuid, opener.user_id, %(session_parent_id)s::uuid, %(session_client_id)s::uuid,
     %(session_amr)s::jsonb, %(session_acr)s::text, %(session_auth_time)s::timestamptz, %(session_created_at)s::timestamptz,
     %(session_last_used_at)s::timestamptz, %(session_expires_at)s::timestamptz, %(session_end_reason)s::text,
     %(session_address)s::text, %(session_user_agent)s::text, %(session_scopes)s::jsonb, %(session_audiences)s::jsonb,
-    %(session_userinfo_claims)s::jsonb, %(session_dpop_jkt)s::text, %(session_backchannel_logout)s::boolean
+    %(session_id_token_claims)s::jsonb, %(session_userinfo_claims)s::jsonb, %(session_dpop_jkt)s::text,
+    %(session_backchannel_logout)s::boolean
   FROM opener
   RETURNING id
 ), refresh_token AS (
@@ -178,18 +180,20 @@ WHERE n.id = %s AND u.id = %s AND u.active AND n.ended_at IS NULL AND n.expires_
 """
 END_USER_STATE = f"SELECT {_STATE} {_ACTIVE_SESSION}"
 _STATE_AND_SESSION = f"SELECT {SESSION.of('n')}, {USER.of('u')}, {_STATE} {_ACTIVE_SESSION}"
-# A refresh token with its session, ended or not, whether that is active, and the state of END_USER_STATE. Times are seconds.
+# A refresh token with its session, ended or not, and whether that is active; the session's user and claims, for an ID token;
+# and the state of END_USER_STATE. Times are seconds.
 END_USER_REFRESH_TOKEN = f"""
 SELECT l.used_at IS NOT NULL, extract(epoch FROM l.issued_at)::float, n.id, n.user_id, n.client_id, n.amr::text, n.acr,
   extract(epoch FROM n.auth_time)::float, extract(epoch FROM coalesce(p.created_at, n.created_at))::float,
   extract(epoch FROM n.expires_at)::float, n.dpop_jkt, %(tenant_id)s::uuid,
-  u.active AND n.ended_at IS NULL AND n.expires_at > now(), {_STATE}
+  u.active AND n.ended_at IS NULL AND n.expires_at > now(), n.id_token_claims::text, {USER.of("u")}, {_STATE}
 FROM userflow_enduserrefreshtoken l JOIN userflow_endusersession n ON n.id = l.session_id
   JOIN userflow_enduser u ON u.id = n.user_id LEFT JOIN userflow_endusersession p ON p.id = n.parent_id
 WHERE l.digest = %(digest)s
 """
-# Its columns before the state.
-REFRESH_TOKEN_WIDTH = 13
+# Its columns before those of the user, and before the state.
+REFRESH_TOKEN_WIDTH = 14
+REFRESHED_USER_WIDTH = REFRESH_TOKEN_WIDTH + len(USER)
 ADMIN_REFRESH_TOKEN = """
 SELECT l.used_at IS NOT NULL, extract(epoch FROM l.issued_at)::float, n.id, n.user_id, n.client_id, n.amr::text, n.acr,
   extract(epoch FROM n.auth_time)::float, extract(epoch FROM n.created_at)::float,

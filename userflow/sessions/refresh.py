@@ -28,7 +28,8 @@ from userflow.sessions import issue, queries
 from userflow.sessions import verify as state
 from userflow.sessions.client_authentication import Credential, KnownClient, authenticate_client
 from userflow.sessions.ending import end_sessions
-from userflow.sessions.issue import TokenPair
+from userflow.sessions.issue import RefreshedUser, TokenPair
+from userflow.sessions.queries import Rights
 from userflow.sessions.refresh_tokens import PresentedRefreshToken, new_refresh_token, parse_refresh_token
 from userflow.sessions.token_classes import InvalidToken, read_unverified
 
@@ -84,13 +85,14 @@ def refresh_session(
                 raise InvalidGrant(
                     "The session is bound to a key. Send a DPoP proof by that key to the token endpoint."
                 )
+            about = _about(token, principal)
             if principal.grant is not None:
                 key = token.dpop_jkt and dpop_jkt
                 grant = _narrowed(principal.grant, scopes, audiences, dpop_jkt=key)
                 principal = principal if grant is principal.grant else replace(principal, grant=grant)
             if not principal.meets_policy():
                 raise InvalidGrant((EmailNotVerified if principal.must_verify_email else FactorRequired).message)
-            return _rotate(presented, token, principal)
+            return replace(_rotate(presented, token, principal), about=about)
     except (InvalidToken, state.SessionInactive, UnknownTenant) as problem:
         raise InvalidGrant from problem
     except TenantSuspended as problem:
@@ -137,6 +139,9 @@ class StoredToken(NamedTuple):
     of_end_user: bool
     # Of an end user: the columns of END_USER_STATE, none if the session is not active.
     state: Sequence[Any] | None
+    # Of an end user: the columns of USER, and JSON text.
+    user: Sequence[Any]
+    id_token_claims: str
     used: bool
     # Times are seconds since 1970.
     issued_at: float
@@ -180,9 +185,22 @@ def _stored(presented: PresentedRefreshToken) -> StoredToken:
     if row is None:
         raise InvalidToken
     if not of_end_user:
-        return StoredToken(of_end_user, None, *row)
-    *token, active = row[: queries.REFRESH_TOKEN_WIDTH]
-    return StoredToken(of_end_user, row[queries.REFRESH_TOKEN_WIDTH :] if active else (), *token)
+        return StoredToken(of_end_user, None, (), "[]", *row)
+    *token, active, names = row[: queries.REFRESH_TOKEN_WIDTH]
+    user = row[queries.REFRESH_TOKEN_WIDTH : queries.REFRESHED_USER_WIDTH]
+    return StoredToken(of_end_user, row[queries.REFRESHED_USER_WIDTH :] if active else (), user, names, *token)
+
+
+def _about(token: StoredToken, principal: Principal) -> RefreshedUser | None:
+    """Return the user of a session that OpenID Connect has opened."""
+    if principal.grant is None:
+        return None
+    return RefreshedUser(
+        queries.USER.row(END_USERS.alias, token.user),
+        Rights(principal.roles, tuple(sorted(principal.permissions)), principal.groups),
+        principal.grant.scopes,
+        tuple(orjson.loads(token.id_token_claims)),
+    )
 
 
 def claims_of_refresh_token(refresh_token: str, *, unused: bool) -> Claims:

@@ -3665,6 +3665,8 @@ export interface components {
             redirect_uris?: string[] | null;
             /** @description Whether only pushed authorization requests are accepted (RFC 9126). */
             require_par?: boolean | null;
+            /** @description false: confidential clients only; they then send `nonce` with `openid`. */
+            require_pkce?: boolean | null;
             /** @description Permissions that tokens of the client can have. */
             scopes?: string[] | null;
             /** @description Whether users can register themselves through the client. */
@@ -5512,6 +5514,8 @@ export interface components {
             redirect_uris: string[];
             /** @description Whether only pushed authorization requests are accepted (RFC 9126). */
             require_par: boolean;
+            /** @description Whether authorization requests need PKCE (RFC 7636); always for a public client. */
+            require_pkce: boolean;
             /**
              * @description Permissions that tokens of the client can have.
              * @example [
@@ -5566,7 +5570,7 @@ export interface components {
              */
             expires_in: number;
             /**
-             * @description With the scope `openid`; at a refresh without claims about the user.
+             * @description With the scope `openid`; at a refresh with the same claims about the user.
              * @example eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiIwZTlhIn0.c2ln
              */
             id_token?: string;
@@ -6239,7 +6243,8 @@ export interface components {
             /**
              * @description Supported: response modes.
              * @example [
-             *       "query"
+             *       "query",
+             *       "form_post"
              *     ]
              */
             response_modes_supported: string[];
@@ -6293,18 +6298,20 @@ export interface components {
             dpop_jkt?: string;
             /** @description An ID token of the only user who may sign in. */
             id_token_hint?: string;
-            /** @description E-mail address of the user. */
+            /** @description E-mail address of the user; ignored over 254. */
             login_hint?: string;
             /** @description Most seconds since the user was last verified. */
             max_age?: string;
             /** @description Random value that becomes a claim of the ID token. */
             nonce?: string;
-            /** @description What the user must see: none, login, consent or select_account. */
+            /** @description What the user must see: none, login, consent, select_account or create. */
             prompt?: string;
             /** @description Required: a registered one. */
             redirect_uri?: string;
             /** @description Audiences of the access token; may be repeated. */
             resource?: string[];
+            /** @description query (default) or form_post */
+            response_mode?: string;
             /** @description Required: code */
             response_type?: string;
             /** @description Separated by blanks; `openid` for an ID token. */

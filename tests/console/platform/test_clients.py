@@ -115,6 +115,8 @@ def test_openid_metadata_is_edited(head: Staff) -> None:
     assert (client.jwks, client.grant_types, client.first_party) == (keys, ["authorization_code"], True)
     assert client.allowed_origins == ["https://app.example", "http://localhost:3000"]
     assert (client.id_token_signed_response_alg, client.access_token_seconds) == ("RS256", 300)
+    # The form was sent without its tick.
+    assert client.require_pkce is False
     page = head.get(at(client)).text
     assert "private_key_jwt" in page
     assert "rotate" not in page

@@ -35,6 +35,7 @@ MEMBERS = {
     "audiences",
     "allowed_origins",
     "require_par",
+    "require_pkce",
     "dpop_bound_access_tokens",
     "first_party",
     "direct_sign_in",

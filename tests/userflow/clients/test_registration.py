@@ -29,6 +29,7 @@ def full(**members: Any) -> dict[str, Any]:
         "audiences": ["https://api.example/orders", "urn:example:stock", "identity-api"],
         "allowed_origins": ["https://app.example", "http://localhost:3000", "http://[::1]:3000"],
         "require_par": True,
+        "require_pkce": False,
         "dpop_bound_access_tokens": True,
         "first_party": True,
         "backchannel_logout_uri": "https://app.example/logout",
@@ -128,6 +129,7 @@ def test_repeated_entries_are_stored_once(tenant: TestTenant) -> None:
         ("tos_uri", "javascript:alert(1)", "tos_uri"),
         ("policy_uri", "", "policy_uri"),
         ("require_par", "yes", "require_par"),
+        ("require_pkce", False, "require_pkce"),
     ],
 )
 def test_invalid_metadata_names_the_field(tenant: TestTenant, field: str, value: Any, named: str) -> None:

@@ -1385,6 +1385,7 @@ class OAuthClient(TypedDict):
     audiences: list[str]
     allowed_origins: list[str]
     require_par: bool
+    require_pkce: bool
     dpop_bound_access_tokens: bool
     first_party: bool
     direct_sign_in: bool
@@ -1583,6 +1584,7 @@ class Profile(TypedDict):
 
 class PushedAuthorizationRequest(ClientAuthenticationFields):
     response_type: NotRequired[str]
+    response_mode: NotRequired[str]
     redirect_uri: NotRequired[str]
     code_challenge: NotRequired[str]
     code_challenge_method: NotRequired[str]
@@ -1926,6 +1928,7 @@ class ClientFields(TypedDict):
     audiences: NotRequired[list[Audience] | None]
     allowed_origins: NotRequired[list[AllowedOrigin] | None]
     require_par: NotRequired[bool | None]
+    require_pkce: NotRequired[bool | None]
     dpop_bound_access_tokens: NotRequired[bool | None]
     first_party: NotRequired[bool | None]
     direct_sign_in: NotRequired[bool | None]
