@@ -96,10 +96,12 @@ def periodic_task(name: str, *, pauses: bool = True) -> Callable[[PeriodicTask],
 def _with_own_connections(name: str, work: Callable[P, None]) -> Callable[P, None]:
     @wraps(work)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        log.debug("task_started", task=name)
         try:
             with root_span(name), Timed(TASK_SECONDS, name):
                 work(*args, **kwargs)
         finally:
+            log.debug("task_ended", task=name)
             # The thread may get no other task for long.
             connections.close_all()
 
