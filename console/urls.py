@@ -10,7 +10,18 @@ from console.frame.access import Page
 from console.frame.modes import in_every_mode
 from console.jobs import admin as jobs
 from console.people import bulk, chooser, end_user, groups_and_roles, invitations, support, transfer
-from console.platform import admin_roles, admins, clients, directories, domains, keys, modes, servers, webhooks
+from console.platform import (
+    admin_roles,
+    admins,
+    clients,
+    directories,
+    domains,
+    keys,
+    log_levels,
+    modes,
+    servers,
+    webhooks,
+)
 from console.platform import invitations as admin_invitations
 from console.registry import pages as services
 from console.signin import own_account, own_factors, views
@@ -104,6 +115,9 @@ SIGNED_IN: Final[Paths] = (
     ("platform/modes/", "modes", modes.listed),
     ("platform/modes/start/", "mode_start", in_every_mode(modes.StartMode.as_view())),
     ("platform/modes/end/", "mode_end", in_every_mode(modes.EndMode.as_view())),
+    ("platform/log-levels/", "log_levels", log_levels.listed),
+    ("platform/log-levels/set/", "log_level_set", log_levels.SetLevel.as_view()),
+    ("platform/log-levels/reset/", "log_level_reset", log_levels.ResetLevel.as_view()),
     ("platform/audit/", "audit_trail", audit_logs.listed),
     ("platform/audit/export/", "audit_export", audit_logs.Export.as_view()),
     ("platform/domains/", "domains", domains.listed),

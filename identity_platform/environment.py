@@ -22,6 +22,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from identity_platform import installation
 from identity_platform.authorities import check_authorities
+from identity_platform.folders import make_folder
 from identity_platform.postgresql.hosts import with_primary
 
 _LABELS = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"
@@ -163,14 +164,22 @@ def state_folder() -> Path:
 def ensure_writable(folder: Path, name: str) -> None:
     """Create the folder unless it exists, and check that it is writable."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(folder)
         # os.access does not detect every reason, such as a read-only file system for root.
         TemporaryFile(dir=folder).close()
     except OSError as problem:
-        wrong = "written to" if folder.is_dir() else "made"
+        wrong = "written to" if os.path.isdir(folder) else "made"
         raise ImproperlyConfigured(
-            f"{name}: the folder {folder} cannot be {wrong} ({problem.strerror}). Set it to a folder that can be written to."
+            f"{name}: the folder {folder} cannot be {wrong} ({problem.strerror}). {_how_to_make_writable(folder)}"
         ) from problem
+
+
+def _how_to_make_writable(folder: Path) -> str:
+    advice = "Set it to a folder that can be written to"
+    # Such as after a command that root has run.
+    if os.path.isdir(folder) and folder.stat().st_uid != os.geteuid():
+        return f"{advice}, or give it to the user of the service: chown -R USER {folder}"
+    return f"{advice}."
 
 
 def server_urls(database_url: str | None, redis_url: str | None, var: Path) -> tuple[str, str]:

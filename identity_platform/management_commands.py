@@ -38,7 +38,7 @@ def _said_of(problem: OSError) -> str:
         return f"{problem.filename}: {problem.strerror}"
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     why = "its reader has ended" if isinstance(problem, BrokenPipeError) else problem.strerror or str(problem)
-    return f"the output is not whole ({why}). Run the same command again to see the rest, or to go on."
+    return f"the output is not whole ({why}). Run the same command again."
 
 
 def main(words: Sequence[str]) -> None:
@@ -83,7 +83,7 @@ def _explain(problem: BaseException) -> tuple[str, int] | None:
 
     read_only = isinstance(problem, InternalError) and isinstance(problem.__cause__, ReadOnlySqlTransaction)
     if isinstance(problem, KeyboardInterrupt):
-        return "interrupted. Run the same command again to go on.", INTERRUPTED
+        return "interrupted. The same command can be run again.", INTERRUPTED
     if isinstance(problem, (ImproperlyConfigured, EmbeddedServerFailed)):
         return str(problem), 2
     if isinstance(problem, ProgrammingError) and isinstance(problem.__cause__, UndefinedTable):

@@ -21,6 +21,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import requests
+import structlog
 from django.conf import settings
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
@@ -29,6 +30,8 @@ from urllib3.util.retry import Retry
 
 from identity_platform.authorities import TrustingAdapter, joined
 from identity_platform.tracing import span
+
+log = structlog.get_logger("identity.outbound")
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -319,7 +322,10 @@ class GuardedSession(requests.Session):
         options["allow_redirects"] = False
         with span(request.method or "", **{"server.address": host}):
             try:
-                return super().send(request, **options)
+                response = super().send(request, **options)
+                # Neither the path nor the query: they can contain ids and tokens.
+                log.debug("outbound_call", method=request.method, host=host, status=response.status_code)
+                return response
             except requests.exceptions.InvalidSchema:
                 raise TargetRejected("Send an https:// address.") from None
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial, wraps
 from typing import Final, ParamSpec, TypeAlias
 
@@ -23,7 +23,7 @@ from django.db.models.functions import Now
 from procrastinate import JobContext, PsycopgConnector
 from procrastinate.app import WorkerOptions
 from procrastinate.contrib.django import app
-from procrastinate.contrib.django.models import ProcrastinateJob, ProcrastinateWorker
+from procrastinate.contrib.django.models import ProcrastinateEvent, ProcrastinateJob, ProcrastinateWorker
 from procrastinate.contrib.django.utils import connector_params
 from procrastinate.exceptions import AlreadyEnqueued, ProcrastinateException
 from procrastinate.types import JSONValue
@@ -96,10 +96,12 @@ def periodic_task(name: str, *, pauses: bool = True) -> Callable[[PeriodicTask],
 def _with_own_connections(name: str, work: Callable[P, None]) -> Callable[P, None]:
     @wraps(work)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        log.debug("task_started", task=name)
         try:
             with root_span(name), Timed(TASK_SECONDS, name):
                 work(*args, **kwargs)
         finally:
+            log.debug("task_ended", task=name)
             # The thread may get no other task for long.
             connections.close_all()
 
@@ -152,6 +154,23 @@ def backlogs() -> list[Backlog]:
         running=Count("id", filter=Q(status="doing")),
     )
     return [Backlog(*row) for row in rows.values_list("queue_name", "waiting", "running")]
+
+
+@dataclass(frozen=True, slots=True)
+class FailedTask:
+    """A run of a task that ended with an error; what it was started with is left out."""
+
+    task: str
+    queue: str
+    attempts: int
+    at: datetime
+
+
+def last_failures(most: int) -> list[FailedTask]:
+    """Return the last failures that the queue still has, newest first."""
+    events = ProcrastinateEvent.objects.filter(type="failed").order_by("-id")
+    columns = ("job__task_name", "job__queue_name", "job__attempts", "at")
+    return [FailedTask(*row) for row in events.values_list(*columns)[:most]]
 
 
 def living_workers() -> QuerySet[ProcrastinateWorker]:

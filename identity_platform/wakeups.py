@@ -37,6 +37,7 @@ class Wakeups:
             self._breaker.record_failure()
             log.warning("wakeup_lost", queue=self._suffix, reason=type(problem).__name__)
         else:
+            log.debug("woken", queue=self._suffix, seconds=seconds)
             if self._breaker.is_open:
                 self._breaker.record_success()
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from identity_platform.folders import give_to_owner_of_parent, make_folder
 from identity_platform.transfer.temporary_folder import temporary_folder
 from tenants.errors import BucketsMissing
 
@@ -141,6 +142,9 @@ class NewFolder(NewSet):
             os.fsync(out.fileno())
         _flush(self.folder)
         self.folder.rename(self.place.path)
+        # The service removes old sets.
+        for path in (self.place.path, *self.place.path.iterdir()):
+            give_to_owner_of_parent(path)
         _flush(self.place.path.parent)
 
 
@@ -163,7 +167,7 @@ class Folder(Storage):
 
     @contextmanager
     def new_set(self, name: str) -> Iterator[NewFolder]:
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(self.path)
         with temporary_folder(self.path) as draft:
             new = draft / "new"
             new.mkdir(mode=0o700)

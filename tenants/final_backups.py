@@ -25,6 +25,7 @@ from django.utils.timezone import now
 from identity_platform.audit.models import ChainHead
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import SealBroken
+from identity_platform.folders import make_folder
 from tenants import dumps, former_slugs, keys
 from tenants.errors import BackupUnfit, CopyFailed, DataKeyLocked, ProgramMissing
 from tenants.models import DataKey, DomainClaim, FinalBackup, FormerSlug, Tenant, TenantDatabase, WebAuthnClaim
@@ -70,7 +71,7 @@ def write(mapping: TenantDatabase) -> tuple[Path, datetime]:
     Raises CopyFailed, ProgramMissing; the messages say how to delete the tenant without a backup.
     """
     try:
-        settings.BACKUP_FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(settings.BACKUP_FOLDER)
         file = settings.BACKUP_FOLDER / f"{_PREFIX}{mapping.pk}{_SUFFIX}"
         with new_archive(file, data_key=keys.tenant_key(mapping.pk), purpose=_PURPOSE) as packed:
             begun_at = now()

@@ -9,6 +9,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models.functions import Cast, Collate, Lower
 
+from identity_platform.api.log_levels import LEVELS
 from identity_platform.restoring import AfterRestore, NoAuthority
 from tenants.states import Mode, State
 
@@ -127,6 +128,23 @@ class OperatingMode(models.Model):
 
     def __str__(self) -> str:
         return self.mode
+
+
+class LogLevel(models.Model):
+    """A log level that an operator has set for a limited time (`tenants.log_levels`)."""
+
+    # Empty for all areas without a level of their own.
+    area = models.CharField(max_length=50, unique=True, blank=True)
+    level = models.CharField(max_length=10, choices=[(level, level) for level in LEVELS])
+    until = models.DateTimeField()
+    set_at = models.DateTimeField(auto_now=True)
+
+    def __str__(self) -> str:
+        return self.level
+
+    @classmethod
+    def expired(cls, moment: datetime) -> models.Q:
+        return models.Q(until__lt=moment)
 
 
 class ConnectionLease(models.Model):

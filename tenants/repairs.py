@@ -27,7 +27,8 @@ from tenants import (
     webauthn_claims,
 )
 from tenants.errors import JobRunning, UpgradeFailed
-from tenants.models import DatabaseServer, Tenant, TenantDatabase, WarmDatabase
+from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase
+from tenants.orphans import OrphanKept, why_needed
 from tenants.parallel import on_each_server
 from tenants.schema import is_older, schema_version, why
 from tenants.signals import tenant_compared
@@ -36,11 +37,8 @@ from tenants.states import Purpose, State, allowing
 _USABLE = (State.ACTIVE, State.SUSPENDED)
 
 
-class OrphanKept(Exception):
-    """A database is not dropped: it may have the only data of a tenant. The text says why, for operators."""
-
-
 class Kind(StrEnum):
+    FENCED = "fenced installation"
     SERVER = "server unreachable"
     PROVISIONING = "interrupted provisioning"
     MIGRATING = "interrupted migration"
@@ -81,7 +79,17 @@ def find_problems() -> list[Finding]:
     """Return the current problems of all servers."""
     found = [finding for server in _attached() for finding in _on_server(server)]
     unreachable = {finding.server.pk for finding in found if finding.kind is Kind.SERVER}
-    return [*found, *_marks_of_tenants(unreachable), *_shared_domains(), *_outdated_domains(unreachable)]
+    return [*_fence(), *found, *_marks_of_tenants(unreachable), *_shared_domains(), *_outdated_domains(unreachable)]
+
+
+def _fence() -> Iterator[Finding]:
+    """Find why the installation must not use its servers: other findings then may be about production's databases."""
+    server = DatabaseServer.objects.order_by("name").first()
+    if server is None:
+        return
+    for reason in fences.reasons():
+        advice = "run adopt_installation if this is production now, or detach_installation if this is a copy"
+        yield Finding(Kind.FENCED, server, "installation", f"{reason.removesuffix('.')}; {advice}")
 
 
 def _attached() -> Iterable[DatabaseServer]:
@@ -130,7 +138,8 @@ def _on_server(server: DatabaseServer) -> Iterator[Finding]:
             template_job = databases.is_job_running(raw, databases.TEMPLATE_JOB)
     except Exception as problem:
         # Also a URL that cannot be decrypted. The other servers are checked all the same.
-        yield Finding(Kind.SERVER, server, server.name, why(problem))
+        message = f"{why(problem)}; its tenants were not checked: run this again when it responds"
+        yield Finding(Kind.SERVER, server, server.name, message)
         return
     owned = {mapping.name for mapping in mappings if mapping.status != State.DELETED} | {spare.name for spare in spares}
     for name in sorted(names - owned):
@@ -212,22 +221,36 @@ def _spares(server: DatabaseServer, spares: list[WarmDatabase], existing: set[st
     for spare in spares:
         if spare.schema_version == warm_pool.SET_ASIDE:
             if spare.name in existing:
-                yield Finding(Kind.CLAIMED_SPARE, server, spare.name, f"set aside: {_owner(server, spare)}")
+                message = (
+                    f"set aside: {_owner(server, spare)}; find the tenant that it belongs to, or drop it by hand if you know "
+                    f'that it is not needed: DROP DATABASE "{spare.name}", then --repair forgets it'
+                )
+                yield Finding(Kind.CLAIMED_SPARE, server, spare.name, message)
             else:
                 yield Finding(
-                    Kind.MISSING_SPARE, server, spare.name, "a spare that was set aside is gone", spare.delete
+                    Kind.MISSING_SPARE,
+                    server,
+                    spare.name,
+                    "a spare that was set aside is gone; the repair forgets it",
+                    spare.delete,
                 )
         elif spare.name in existing and relocation.copy_of(spare) is None and (owner := _owner(server, spare)):
             message = f"{owner}; the repair sets it aside, so that no new tenant gets it"
             yield Finding(Kind.CLAIMED_SPARE, server, spare.name, message, partial(warm_pool.set_aside, spare.name))
         elif spare.schema_version != schema_version():
             if is_older(spare.schema_version):
-                yield Finding(Kind.OLD_SPARE, server, spare.name, "a spare database of an older schema", refill)
+                yield Finding(
+                    Kind.OLD_SPARE,
+                    server,
+                    spare.name,
+                    "a spare database of an older schema; the repair replaces it",
+                    refill,
+                )
         elif not spare.ready:
-            message = "the creation of a spare database was interrupted"
+            message = "the creation of a spare database was interrupted; the repair replaces it"
             yield Finding(Kind.UNFINISHED_SPARE, server, spare.name, message, refill)
         elif spare.name not in existing:
-            message = "a spare database is missing or invalid"
+            message = "a spare database is missing or invalid; the repair forgets it"
             yield Finding(Kind.MISSING_SPARE, server, spare.name, message, partial(_forget_spare, spare))
 
 
@@ -294,7 +317,7 @@ def _outdated_domains(unreachable: set[int]) -> Iterator[Finding]:
                 if differences:
                     yield found(f"{'; '.join(differences)}; the repair records this in the tenant's database", repair)
         except Exception as problem:
-            yield found(f"the domains cannot be compared: {why(problem)}")
+            yield found(f"the domains cannot be compared: {why(problem)}; run this again when its database responds")
 
 
 def _copies(server: DatabaseServer, spares: list[WarmDatabase]) -> Iterator[Finding]:
@@ -307,11 +330,14 @@ def _copies(server: DatabaseServer, spares: list[WarmDatabase]) -> Iterator[Find
             with servers.maintenance(mapping.server) as raw:
                 running = databases.is_job_running(raw, tenant_id)
         except Exception as problem:
-            message = f"it is unknown if a job still fills this copy: {mapping.server.name}: {why(problem)}"
+            message = (
+                f"it is unknown if a job still fills this copy: {mapping.server.name}: {why(problem)}; run this again when it "
+                "responds"
+            )
             yield Finding(Kind.LEFT_COPY, server, spare.name, message)
             continue
         if not running:
-            message = "an interrupted move or restore left its copy"
+            message = "an interrupted move or restore left its copy; the repair drops it"
             yield Finding(Kind.LEFT_COPY, server, spare.name, message, partial(relocation.clear_up, tenant_id))
 
 
@@ -347,7 +373,7 @@ def _unowned(server: DatabaseServer, name: str, template_job: bool, *, is_invali
 
     def drop() -> None:
         # The mark may have changed while the operator was asked.
-        if not is_invalid and not is_template and (reason := _may_be_needed(server, name)):
+        if not is_invalid and not is_template and (reason := why_needed(server, name)):
             raise OrphanKept(reason)
         claimed = TenantDatabase.objects.filter(server=server, name=name).exclude(status=State.DELETED)
         if not claimed.exists() and not WarmDatabase.objects.filter(server=server, name=name).exists():
@@ -361,36 +387,12 @@ def _unowned(server: DatabaseServer, name: str, template_job: bool, *, is_invali
         version = name.removeprefix(databases.template_prefix())
         unfinished = version.endswith("_making") and not template_job
         if unfinished or is_older(version.removesuffix("_making")):
-            return Finding(Kind.OLD_TEMPLATE, server, name, "no new tenant uses this template", drop)
+            return Finding(
+                Kind.OLD_TEMPLATE, server, name, "no new tenant uses this template; the repair drops it", drop
+            )
         return None
     message = "no tenant and no spare has this database"
-    if reason := _may_be_needed(server, name):
+    if reason := why_needed(server, name):
         by_hand = f'drop it by hand if you know that it is not needed: DROP DATABASE "{name}"'
         return Finding(Kind.ORPHAN, server, name, f"{message}; {reason}; --drop-orphans keeps it; {by_hand}")
-    return Finding(Kind.ORPHAN, server, name, message, drop, drops_data=True)
-
-
-def _may_be_needed(server: DatabaseServer, name: str) -> str:
-    """Return why a database that is listed nowhere may have a tenant's only data, for operators; empty if it does not.
-
-    After a restore of the global database those look like that which tenants have got since.
-    """
-    try:
-        mark = marks.read(server, name)
-    except Exception as problem:
-        return f"its mark cannot be read: {why(problem)}"
-    if mark is None or mark.tenant_id is None:
-        return ""
-    if mark.installation != fences.stored_id():
-        return f"it belongs to {mark.owner}"
-    tenant = Tenant.objects.filter(pk=mark.tenant_id).select_related("database").first()
-    if tenant is None:
-        return (
-            f"it belongs to {mark.tenant_id}, a tenant that the global database does not know, such as one that was created "
-            "after the backup which the global database was restored from"
-        )
-    if tenant.database.status != State.DELETED:
-        return (
-            f"it belongs to the tenant {tenant.slug}, whose database is {tenant.database.name}; it may be the newer one"
-        )
-    return ""
+    return Finding(Kind.ORPHAN, server, name, f"{message}; --drop-orphans drops it", drop, drops_data=True)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from identity_platform.crypto import SealingWriter, unseal_file
+from identity_platform.folders import give_to_owner_of_parent
 from identity_platform.transfer.temporary_folder import temporary_folder
 from tenants import steps
 
@@ -25,6 +26,7 @@ def new_archive(file: Path, *, data_key: bytes, purpose: str) -> Iterator[zipfil
             os.fsync(out.fileno())
         steps.completed("written out")
         partial.replace(file)
+    give_to_owner_of_parent(file)
 
 
 @contextmanager

@@ -230,6 +230,8 @@ LABELS: Final[tuple[tuple[Text, dict[str, Text]], ...]] = (
             "database_server.changed": _("Database server changed"),
             "operating_mode.started": _("Read-only or maintenance mode started"),
             "operating_mode.ended": _("Read-only or maintenance mode ended"),
+            "log_level.set": _("Log level set"),
+            "log_level.reset": _("Log level reset"),
             "signing_key.rotated": _("Signing key rotated"),
             "signing_key.withdrawn": _("Signing key withdrawn"),
             "encryption_keys.rotated": _("Encryption keys rotated"),

@@ -45,6 +45,7 @@ PLATFORM: Final[Links] = (
 SERVERS_AND_KEYS: Final[Links] = (
     (_("Database servers"), "storage", "servers", "tenants:read"),
     (_("Maintenance"), "construction", "modes", "tenants:read"),
+    (_("Log levels"), "tune", "log_levels", "tenants:read"),
     (_("Signing keys"), "signature", "signing_keys", "tenants:read"),
     (_("Encryption keys"), "lock", "encryption_keys", "tenants:read"),
 )

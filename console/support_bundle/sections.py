@@ -24,7 +24,7 @@ from django.utils.timezone import now
 from django.utils.translation import override
 
 from console.jobs.models import Job
-from console.metrics.attention import CHECKS, COUNTED_AT_MOST, Scope
+from console.metrics.attention import CHECKS, COUNTED_AT_MOST, Scope, failing_directories
 from console.metrics.models import TenantFigures
 from console.support_bundle.redaction import redacted_settings
 from identity_platform import installation, task_queue
@@ -34,6 +34,7 @@ from tenants.models import TenantDatabase
 from tenants.schema import schema_version
 from tenants.server_health import server_facts
 from tenants.states import State
+from userflow.mail.models import PlatformMail
 
 # Of lists that can be long.
 SHOWN: Final = 20
@@ -185,15 +186,29 @@ def attention() -> Section:
 
 
 def last_failures() -> Section:
-    """Read the last failures that the platform has stored. Their reasons contain no personal data."""
+    """Read the last failures that the platform has stored: their names, times and reasons, which contain no personal data.
+
+    The content of a mail, its recipient, and the arguments of a job or task are left out.
+    """
     jobs = Job.objects.filter(Job.unsuccessful(now())).order_by("-created_at")
+    dead_mails = PlatformMail.objects.filter(status=PlatformMail.DEAD).order_by("-settled_at")
     databases = TenantDatabase.objects.filter(status=State.FAILED).order_by("-updated_at")
     unread = TenantFigures.objects.exclude(failure="").order_by("-checked_at")
+    undelivered = TenantFigures.objects.filter(needs_attention=True).order_by("-failing_endpoints", "-dead_mails")
+    counted = ("failing_endpoints", "overdue_endpoints", "pending_messages", "dead_mails", "overdue_mails")
+    directories = failing_directories().order_by("-failing_since")
     return Section(
         {
             "jobs": list(jobs.values("id", "kind", "tenant_id", "state", "reason", "created_at", "ended_at")[:SHOWN]),
+            "tasks": [asdict(failure) for failure in task_queue.last_failures(SHOWN)],
             "tenants": list(databases.values("tenant__slug", "reason", "updated_at")[:SHOWN]),
             "metrics": list(unread.values("tenant__slug", "failure", "checked_at")[:SHOWN]),
+            "mails of the platform": list(
+                dead_mails.values("template", "attempts", "refusals", "last_error", "settled_at")[:SHOWN]
+            ),
+            # As of the last collection: what failed is in the tenants' databases.
+            "mails and webhooks of tenants": list(undelivered.values("tenant__slug", *counted, "collected_at")[:SHOWN]),
+            "directories": list(directories.values("id", "kind", "tenant_id", "failing_since")[:SHOWN]),
         }
     )
 

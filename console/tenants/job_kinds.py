@@ -13,6 +13,7 @@ from console.jobs.actions import Report, kind_of_job
 from console.jobs.models import Job
 from identity_platform.audit.models import PlatformEvent
 from identity_platform.audit.origin import current_origin
+from identity_platform.folders import make_folder
 from identity_platform.postgresql.row_errors import first_or
 from tenants import fleet, former_slugs, provisioning, steps
 from tenants.errors import SlugTaken, UnknownTenant, UpgradeFailed
@@ -112,7 +113,7 @@ def migrate(job: Job, report: Report) -> None:
 def back_up(job: Job, report: Report) -> None:
     """Write a tenant's database to a file in the backup folder."""
     tenant = _tenant_of(job)
-    settings.BACKUP_FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(settings.BACKUP_FOLDER)
     # By the id, which a new slug does not change.
     file = settings.BACKUP_FOLDER / f"{tenant.pk}-{now():%Y%m%dT%H%M%SZ}.backup"
     report(_("Writing %(file)s.") % {"file": file})

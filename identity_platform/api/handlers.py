@@ -1,5 +1,6 @@
 """Turn errors into responses: one envelope per route group, chosen by path."""
 
+import logging
 import re
 import sys
 import traceback
@@ -23,7 +24,7 @@ from psycopg.errors import ReadOnlySqlTransaction
 from rest_framework import exceptions as drf
 from rest_framework.response import Response
 
-from identity_platform.api import errors, malformed_bodies
+from identity_platform.api import errors, log_levels, malformed_bodies
 
 if TYPE_CHECKING:
     from rest_framework.request import Request
@@ -81,6 +82,8 @@ def envelope(path: str, error: errors.ApiError) -> dict[str, object]:
 
 def as_api_error(problem: BaseException) -> errors.ApiError:
     """Return the ApiError for any exception. An unknown one is a defect: it is logged with its trace."""
+    if log_levels.is_enabled("identity.api", logging.DEBUG):
+        log.debug("request_rejected", kind=type(problem).__qualname__, raised_at=where(problem)[-1:])
     match problem:
         case errors.Unavailable():
             log.warning("unavailable", reason=type(problem).__qualname__)

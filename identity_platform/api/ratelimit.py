@@ -1,9 +1,12 @@
 import time
 from dataclasses import dataclass
 
+import structlog
 from django_ratelimit import core
 
 from identity_platform.api.cache import ratelimit_cache
+
+log = structlog.get_logger("identity.ratelimit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,5 +92,8 @@ def _window(limit: Limit) -> tuple[str, int]:
 def _usage(limit: Limit, total: int, ends: int, *, limited: bool, counter: str = "") -> Usage:
     now = int(time.time())
     wait = max(1, ends - now)
+    if limited:
+        # Not the key, which is an address or an account.
+        log.debug("limit_reached", group=limit.group, limit=limit.limit, period=limit.period, used=total)
     remaining = max(0, limit.limit - total)
     return Usage(limit.limit, total, remaining, now + wait, limited, wait if limited else 0, counter)

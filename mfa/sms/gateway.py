@@ -18,6 +18,7 @@ from django.utils.module_loading import import_string
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
 from identity_platform.authorities import TrustingAdapter
+from identity_platform.folders import make_folder
 
 # All tries together; the caller waits for them (503 within 3 s if a dependency is unavailable).
 DEADLINE_SECONDS: Final = 2.5
@@ -57,7 +58,7 @@ class FileGateway(SmsGateway):
         sent_at = datetime.now(UTC).isoformat().replace("+00:00", "Z")
         line = json.dumps({"to": to, "body": body, "sent_at": sent_at}, ensure_ascii=False) + "\n"
         try:
-            settings.OUTBOX.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(settings.OUTBOX)
             # One write to a file opened for appending: lines of several processes do not mix.
             file = os.open(settings.OUTBOX / "sms.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             try:

@@ -2,9 +2,9 @@
 
 A process leases a few connections at a time before its pool opens them; a pooled connection that is reused asks nothing.
 One thread of the process talks to the global database, on a connection of its own: a lease is granted outside the request's
-transaction. It renews the leases and hands back what the process does not use. The leases of a process that was killed
-are deleted by the others on its machine; those of a lost machine expire. Commands do not lease;
-`settings.RESERVED_CONNECTIONS` of each server are left to them.
+transaction. It renews the leases and hands back what the process does not use; it also reads the log levels that
+operators set. The leases of a process that was killed are deleted by the others on its machine; those of a lost machine
+expire. Commands do not lease; `settings.RESERVED_CONNECTIONS` of each server are left to them.
 """
 
 import math
@@ -34,7 +34,7 @@ from psycopg import OperationalError
 
 from identity_platform import processes
 from identity_platform.postgresql import statement_timeout
-from tenants import servers
+from tenants import log_levels, servers
 from tenants.backend.pool import TenantConnectionPool
 from tenants.backend.raw import TenantConnection
 from tenants.backend.stuck import Key
@@ -230,6 +230,7 @@ class Leases:
                 if time.monotonic() >= due:
                     due = time.monotonic() + self._renew_every
                     self._renew()
+                    log_levels.refresh()
                 waiting: dict[int, list[_Request]] = defaultdict(list)
                 for request in batch:
                     if request is not None:
@@ -273,6 +274,7 @@ class Leases:
             # Beyond its base a process only saves the time to open connections again: there must be plenty.
             spare = room if held < self._pool.base else room - math.ceil(use.limit * (1 - PLENTY))
             granted = max(0, min(max(self._chunk, len(asking)), spare))
+            log.debug("connections_leased", server_id=server_id, held=held, granted=granted, room=room)
             self._write(server_id, held + granted, refused=room <= 0 and held < min(use.share, self._pool.base))
         self._trusted_until = min(self._trusted_until, sent + self._trusted_for)
         if granted:

@@ -14,6 +14,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Final, Protocol
 
+import structlog
 from prometheus_client import Counter, Gauge
 from psycopg.pq import TransactionStatus
 
@@ -29,6 +30,7 @@ OPENED = Counter("identity_tenant_connections_opened", "Connections opened to te
 WAITS = Counter("identity_tenant_connection_waits", "Requests that waited because all connections were in use.")
 EXHAUSTED = Counter("identity_tenant_connections_exhausted", "Requests rejected after such a wait.")
 
+log = structlog.get_logger("identity.tenants")
 
 REFUSED = Counter(
     "identity_server_connections_refused", "Requests rejected because no connection could be leased.", ["server"]
@@ -146,6 +148,9 @@ class TenantConnectionPool:
             self._count(key[0], -self._stuck.opened(key, problem, server_responds=responds))
             # All: only some of those who wait may wait for this database or server.
             self._changed.notify_all()
+        failure = None if problem is None else type(problem).__qualname__
+        took = round((time.monotonic() - began) * 1000, 1)
+        log.debug("connection_opened", server_id=key[0], database=key[2], ms=took, failure=failure)
 
     def _missing(self, key: Key, closing: list[Raw], *, leases: bool, refused: bool) -> str | None:
         """Return what one more connection lacks; None if there is room. Idle ones that make room are put into `closing`.

@@ -25,6 +25,8 @@ NOT_TRIED = 2
 # verify_audit: no chain is broken, but at least one could not be read.
 UNREACHABLE = 3
 INTERRUPTED = 130
+CONTINUES = "Run the command again to continue."
+STARTS_OVER = "The next run starts from the beginning."
 Place = TypeVar("Place", bound=Path | str)
 # A table may be this many times as wide as the terminal; its cells then take several lines.
 MOST_FOLDED = 1.5
@@ -34,12 +36,14 @@ UNBOUNDED = 10_000
 class OperatorCommand(BaseCommand):
     """A command that ends with exit code 2 and the error's text when an action rejects the call.
 
-    A fenced installation rejects it too. Ctrl-C ends it with exit code 130: every job continues when it is run again.
+    A fenced installation rejects it too. Ctrl-C ends it with exit code 130, and says what the next run does.
     `handle` declares its options as keyword arguments.
     """
 
     # Whether it runs in a restored installation that no operator has adopted: it writes nothing outside the global database.
     allowed_while_fenced: ClassVar[bool] = False
+    # What another run does after an interruption.
+    after_interruption: ClassVar[str] = CONTINUES
 
     def execute(self, *args: object, **options: object) -> str | None:
         try:
@@ -49,7 +53,7 @@ class OperatorCommand(BaseCommand):
         except ApiError as error:
             raise CommandError(error.text, returncode=NOT_TRIED) from error
         except KeyboardInterrupt:
-            raise CommandError("Interrupted. Run the command again to continue.", returncode=INTERRUPTED) from None
+            raise CommandError(f"Interrupted. {self.after_interruption}", returncode=INTERRUPTED) from None
 
 
 class TenantCommand(OperatorCommand):

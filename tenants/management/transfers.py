@@ -163,6 +163,8 @@ class ImportCommand(terminal.OperatorCommand):
 class ExportCommand(terminal.OperatorCommand):
     """Export rows of a tenant to a file or to standard output."""
 
+    after_interruption = terminal.STARTS_OVER
+
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("tenant", metavar="TENANT", help="The tenant's slug (see list_tenants).")
         parser.add_argument(

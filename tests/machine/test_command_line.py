@@ -112,7 +112,7 @@ finally:
     open({str(tmp_path / "cleared")!r}, "w")
 """
     code, said = said_by(tmp_path, "shell", "--command", clearing)
-    assert (code, said.strip()) == (130, "manage.py: interrupted. Run the same command again to go on.")
+    assert (code, said.strip()) == (130, "manage.py: interrupted. The same command can be run again.")
     assert (tmp_path / "cleared").exists()
 
 
@@ -128,7 +128,7 @@ def test_unread_output_leaves_no_traceback(out: str, tmp_path: Path) -> None:
 
 def test_ctrl_c_leaves_no_traceback(tmp_path: Path) -> None:
     code, said = said_by(tmp_path, "shell", "--command", "raise KeyboardInterrupt")
-    assert (code, said.strip()) == (130, "manage.py: interrupted. Run the same command again to go on.")
+    assert (code, said.strip()) == (130, "manage.py: interrupted. The same command can be run again.")
 
 
 def test_who_seals_for_ever_outlives_its_database_server(tmp_path: Path) -> None:

@@ -213,7 +213,12 @@ def test_spare_is_not_taken_if_it_is_not_empty(platform: Platform) -> None:
     add_group(spares[0])
     platform.create("careful")
     assert platform.database_of("careful") == spares[1]
-    assert f"spare of a tenant\tmain\t{spares[0]}\tset aside" in platform.run("check_tenants").said
+    aside = platform.run("check_tenants").said
+    assert f"spare of a tenant\tmain\t{spares[0]}\tset aside" in aside
+    assert (
+        f'find the tenant that it belongs to, or drop it by hand if you know that it is not needed: DROP DATABASE "{spares[0]}"'
+        in aside
+    )
 
 
 def test_missing_spare_is_not_taken(platform: Platform) -> None:
@@ -270,6 +275,9 @@ def test_copy_reports_problems_and_repairs_none(platform: Platform) -> None:
         f"spare of a tenant\tmain\t{platform.database_of('since')}\tit belongs to tenant {since['tenant_id']}"
         in found.said
     )
+    assert "fenced installation\tmain\tinstallation\t" in found.said
+    assert "adopt_installation if this is production now, or detach_installation if this is a copy" in found.said
+    assert f"{orphan}\tno tenant and no spare has this database; --drop-orphans drops it" in found.said
     assert "foreign" not in found.said
     for options in (("--repair",), ("--drop-orphans",), ("--repair", "--drop-orphans")):
         refused = copy.run("check_tenants", *options, "--yes")

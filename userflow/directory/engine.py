@@ -1,6 +1,7 @@
 """A synchronisation: bring the tenant's users in line with a directory, a page at a time.
 
-Each page is one transaction in the tenant's database, so a killed run leaves whole pages behind and the next run continues.
+Each page is one transaction in the tenant's database, so a killed run leaves whole pages behind; the next run reads
+them again and finds nothing to change.
 Deactivation comes last: only after a full read is it known who is gone, and how many.
 """
 

@@ -148,7 +148,8 @@ def _recording_failures(run: DirectoryRun, tally: Tally) -> Iterator[None]:
         if isinstance(problem, ApiError):
             runs.finish(run, tally, state=FAILED, reason=problem.text)
         else:
-            runs.finish(run, tally, state=INTERRUPTED, reason="Interrupted. Run it again to continue.")
+            reason = "Interrupted. What was applied stays; the next run reads it again."
+            runs.finish(run, tally, state=INTERRUPTED, reason=reason)
         _publish_finished(run)
         raise
     except BaseException as problem:

@@ -183,6 +183,8 @@ def _send(held: Held, message: Message) -> Turn:
     lease, tells_logout = held.lease, held.lease.client_id is not None
     attempt, asked_to_wait = _attempt(held, message)
     status, error = attempt["status"], attempt["error"]
+    ids = {"endpoint_id": str(lease.endpoint_id), "message_id": message.message_id}
+    log.debug("webhook_attempt", **ids, status=status, error=error, ms=attempt["milliseconds"])
     if not error:
         with held.entered():
             goes_on = queue.record_delivered(lease, message, attempt)
@@ -204,7 +206,7 @@ def _send(held: Held, message: Message) -> Turn:
         TRIES.labels("failed").inc()
         return Turn.NOT_MINE
     TRIES.labels("failed" if again is not None else "dead").inc()
-    log.info("webhook_not_taken", endpoint_id=str(lease.endpoint_id), message_id=message.message_id, error=error)
+    log.info("webhook_not_taken", **ids, error=error)
     if again is not None and not disabled:
         wakeups.wake(held.tenant.tenant_id, seconds=again)
     # After a dead letter the next message is sent: the dead one may be the only one that the consumer rejects.

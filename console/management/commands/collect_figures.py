@@ -17,6 +17,7 @@ class Command(terminal.OperatorCommand):
         "reason. tenant_worker does the same every few minutes. Exit code 0: all tenants are up to date; 1: a tenant "
         "failed; 2: there is no such tenant. Example: collect_figures --tenant acme"
     )
+    after_interruption = "Run it again with --older-than SECONDS to leave out tenants that are up to date."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--tenant", action="append", default=[], metavar="SLUG", help="Only this one; repeatable.")
@@ -55,8 +56,6 @@ class Command(terminal.OperatorCommand):
                 )
             except ApiError as error:
                 raise CommandError(error.text, returncode=terminal.NOT_TRIED) from error
-            except KeyboardInterrupt:
-                sys.exit(terminal.INTERRUPTED)
         failed = [outcome for outcome in outcomes if outcome.failure]
         self.stdout.write(f"{len(outcomes) - len(failed)} up to date, {len(failed)} failed.")
         if failed:

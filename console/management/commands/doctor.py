@@ -17,6 +17,7 @@ class Command(terminal.OperatorCommand):
         "it before you send it. What cannot be read is named in it. Exit code 0: healthy; 1: there are problems; 2: the file "
         "cannot be written. Example: doctor --output report.json"
     )
+    after_interruption = terminal.STARTS_OVER
     # It changes nothing, and has to work where a check fails.
     allowed_while_fenced = True
     requires_system_checks = ()

@@ -12,6 +12,7 @@ class Command(terminal.TenantCommand):
         "pg_dump of the server's version. The tenant's data key, which opens it, is in the global database: backup_tenants "
         "backs up both. Exit code 2: nothing was written. Example: backup_tenant acme /backups/acme.backup"
     )
+    after_interruption = terminal.STARTS_OVER
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)

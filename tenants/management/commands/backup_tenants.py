@@ -15,6 +15,7 @@ class Command(terminal.OperatorCommand):
         "then restored from it for a test. Keep ENCRYPTION_KEYS elsewhere: they open the backup. Exit code 0: complete; "
         "1: tenants are missing in it or the test failed; 2: nothing was written. Example: backup_tenants /backups --keep 14"
     )
+    after_interruption = terminal.STARTS_OVER
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(

@@ -17,6 +17,7 @@ class Command(terminal.OperatorCommand):
         "all is well; 1: it is not; 2: there is none, or its list is not ours. Example: check_backup /backups --test 3 "
         "--max-age 26"
     )
+    after_interruption = terminal.STARTS_OVER
     allowed_while_fenced = True
 
     def add_arguments(self, parser: ArgumentParser) -> None:

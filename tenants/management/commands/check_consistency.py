@@ -17,6 +17,7 @@ class Command(terminal.OperatorCommand):
         "1: something was found, or is left after the repair; 3: nothing was found, but a tenant could not be examined. "
         "Example: check_consistency --tenant acme --repair"
     )
+    after_interruption = terminal.STARTS_OVER
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(

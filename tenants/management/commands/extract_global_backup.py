@@ -13,6 +13,7 @@ class Command(terminal.OperatorCommand):
         "database. The file is not encrypted: remove it afterwards. Exit code 2: nothing was written. "
         "Example: extract_global_backup /backups/platform-20261123T020000Z global.dump"
     )
+    after_interruption = terminal.STARTS_OVER
     allowed_while_fenced = True
     # The global database may be empty.
     requires_system_checks: list[str] = []

@@ -12,6 +12,7 @@ class Command(terminal.OperatorCommand):
         "backup (DELETED_TENANT_BACKUP_DAYS). Exit code 2: nothing was changed. "
         "Example: restore_deleted_tenant /backups/deleted-6ef0e931-6aa1-47de-a094-76ddb1c05edb.backup"
     )
+    after_interruption = terminal.STARTS_OVER
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file", type=Path, help="The file that delete_tenant printed.")

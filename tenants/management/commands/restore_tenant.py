@@ -12,6 +12,7 @@ class Command(terminal.TenantCommand):
         "lost. A failed tenant becomes active again. Exit code 2: nothing was changed. "
         "Example: restore_tenant acme /backups/acme.backup"
     )
+    after_interruption = terminal.STARTS_OVER
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)

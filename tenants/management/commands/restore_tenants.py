@@ -13,6 +13,10 @@ class Command(terminal.OperatorCommand):
         "the backup are lost. Run it again to restore those that failed. Exit code 0: all were restored; 1: some failed and "
         "are unchanged; 2: nothing was changed. Example: restore_tenants /backups/platform-20261123T020000Z --lost"
     )
+    after_interruption = (
+        "Tenants that were restored stay so. Run it again with --lost, or with --only for the others: --all restores every "
+        "tenant once more."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("folder", help="The folder or s3://bucket/prefix of the backup.")

@@ -20,6 +20,7 @@ class Command(terminal.OperatorCommand):
         "intact; 1: at least one is broken; 3: none is broken, but at least one could not be read. "
         "Example: verify_audit acme"
     )
+    after_interruption = terminal.STARTS_OVER
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("only", nargs="*", metavar="TENANT", help="Slug or id of a tenant, or `platform`.")

@@ -11,14 +11,16 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.utils.timezone import now
-from procrastinate.contrib.django.models import ProcrastinateJob
+from procrastinate.contrib.django.models import ProcrastinateEvent, ProcrastinateJob
 
 from console.jobs.models import FAILED, Job
+from console.metrics.models import TenantFigures
 from identity_platform import task_queue
 from identity_platform.installation import VERSION
 from tenants import servers
 from tenants.models import DatabaseServer
 from tests.world import TestTenant
+from userflow.mail.models import PlatformMail
 
 SECTIONS = {
     *("versions", "settings", "cache", "global database", "checks", "database servers", "tenants", "sizes", "tasks"),
@@ -89,6 +91,52 @@ def test_report_has_failed_jobs_and_waiting_tasks(tmp_path: Path) -> None:
     assert "Jobs that failed in the last seven days or were interrupted: " in summary
     assert sections["tasks"]["facts"]["queues"] == [{"queue": task_queue.PERIODIC, "waiting": 1, "running": 0}]
     assert sections["tasks"]["problems"] == ["1 task waits and no tenant_worker runs. Start one."]
+
+
+@pytest.fixture
+def failures(tenant: TestTenant) -> Iterator[str]:
+    """Failures of each kind, whose arguments, recipients and contents hold the returned text."""
+    hidden = f"hidden-{secrets.token_hex(8)}"
+    params = {"email": f"{hidden}@example.com", "token": hidden}
+    job = Job.objects.create(kind="move", state=FAILED, reason="The copy ended.", params=params, ended_at=now())
+    mail = PlatformMail.objects.create(
+        template="reset",
+        address=f"{hidden}@example.com",
+        content_sealed=hidden.encode(),
+        status=PlatformMail.DEAD,
+        attempts=5,
+        last_error="status 550",
+        expires_at=now(),
+        settled_at=now(),
+    )
+    task = ProcrastinateJob(
+        queue_name="console", task_name="run_job", priority=0, args=params, status="failed", attempts=1
+    )
+    task.abort_requested = False
+    ProcrastinateJob._base_manager.bulk_create([task])
+    ProcrastinateEvent._base_manager.bulk_create([ProcrastinateEvent(job=task, type="failed", at=now())])
+    figures, _ = TenantFigures.objects.update_or_create(
+        tenant_id=tenant.id, defaults={"needs_attention": True, "failing_endpoints": 3, "dead_mails": 2}
+    )
+    yield hidden
+    for row in (job, mail, figures):
+        row.delete()
+    ProcrastinateJob._base_manager.filter(pk=task.pk).delete()
+
+
+def test_report_has_the_last_failures_without_whom_they_concern(
+    failures: str, tenant: TestTenant, tmp_path: Path
+) -> None:
+    _, summary, sections = examine(tmp_path, "--skip-tenants")
+    facts = sections["last failures"]["facts"]
+    assert "The copy ended." in [job["reason"] for job in facts["jobs"]]
+    assert facts["tasks"][0]["task"] == "run_job"
+    assert facts["mails of the platform"][0]["last_error"] == "status 550"
+    (undelivered,) = [row for row in facts["mails and webhooks of tenants"] if row["tenant__slug"] == tenant.slug]
+    assert (undelivered["failing_endpoints"], undelivered["dead_mails"]) == (3, 2)
+    written = json.dumps(sections) + summary
+    assert failures not in written
+    assert failures.encode().hex() not in written
 
 
 def test_report_replaces_no_file(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ class Command(terminal.OperatorCommand):
         "Write the audit log of a tenant or of the platform to standard output: one JSON object per line, oldest first. "
         "The export is recorded in the platform's audit log. Example: export_audit acme --from 2030-01-01 > acme.jsonl"
     )
+    after_interruption = terminal.STARTS_OVER
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         whose = parser.add_mutually_exclusive_group(required=True)

@@ -14,6 +14,7 @@ class Command(terminal.OperatorCommand):
         "tenant_worker does it every day. Can be interrupted and repeated. Exit code 0: the index is correct; 1: a tenant "
         "failed; 2: there is no such tenant. Example: index_end_users --tenant acme --dry-run"
     )
+    after_interruption = terminal.STARTS_OVER
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--tenant", action="append", default=[], metavar="SLUG", help="Only this one; repeatable.")

@@ -25,6 +25,7 @@ class Command(terminal.OperatorCommand):
         "failed, was rejected or is being synchronized elsewhere; 2: nothing was tried. "
         "Example: sync_directory acme --dry-run"
     )
+    after_interruption = "What was applied stays; the next run reads it again."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         which = parser.add_mutually_exclusive_group(required=True)

@@ -1,0 +1,68 @@
+"""The levels of the platform's loggers: LOG_LEVEL, and other ones for a limited time (`tenants.log_levels` reads them)."""
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+# The end of the names of the platform's loggers, as in `identity.webhooks`. `requests` are the lines of served requests.
+AREAS: Final = (
+    "api",
+    "audit",
+    "clients",
+    "console",
+    "directory",
+    "mail",
+    "metrics",
+    "outbound",
+    "ratelimit",
+    "registry",
+    "requests",
+    "sms",
+    "tasks",
+    "tenants",
+    "user_index",
+    "wakeups",
+    "webhooks",
+)
+LEVELS: Final = ("debug", "info", "warning", "error")
+# Of all areas that have no level of their own.
+PLATFORM: Final = ""
+_PREFIX: Final = "identity."
+
+
+@dataclass(frozen=True, slots=True)
+class TimedLevel:
+    """A level, and the `time.monotonic` at which it ends: a process that cannot read the end falls back by itself."""
+
+    level: int
+    ends_at: float
+
+
+_configured = logging.INFO
+_timed: Mapping[str, TimedLevel] = {}
+
+
+def configure(level: int) -> None:
+    """Set the level that applies where no other one is set: LOG_LEVEL."""
+    global _configured
+    _configured = level
+
+
+def replace(timed: Mapping[str, TimedLevel]) -> None:
+    """Set the timed levels by area, in place of those that were set."""
+    global _timed
+    _timed = timed
+
+
+def is_enabled(logger: str, level: int) -> bool:
+    """Return whether a logger (`identity.webhooks`) writes lines of this level now."""
+    timed = _timed
+    if timed:
+        now = time.monotonic()
+        for area in (logger.removeprefix(_PREFIX), PLATFORM):
+            found = timed.get(area)
+            if found is not None and now < found.ends_at:
+                return level >= found.level
+    return level >= _configured
