@@ -1150,7 +1150,10 @@ GrantType: TypeAlias = Literal['authorization_code', 'refresh_token', 'client_cr
 TokenEndpointAuthMethod: TypeAlias = Literal['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt']
 
 
-SigningAlgorithm: TypeAlias = Literal['ES256', 'RS256']
+SigningAlgorithm: TypeAlias = Literal['RS256', 'ES256']
+
+
+OAuthClientAccessTokenSignedResponseAlg: TypeAlias = Literal['ES256', 'RS256']
 
 
 DirectoryKind: TypeAlias = Literal['active_directory', 'entra_id']
@@ -1382,6 +1385,7 @@ class OAuthClient(TypedDict):
     jwks: dict[str, Any] | None
     jwks_uri: str | None
     id_token_signed_response_alg: SigningAlgorithm
+    access_token_signed_response_alg: OAuthClientAccessTokenSignedResponseAlg
     audiences: list[str]
     allowed_origins: list[str]
     require_par: bool
@@ -1923,6 +1927,7 @@ class ClientFields(TypedDict):
     jwks: NotRequired[dict[str, Any] | None]
     jwks_uri: NotRequired[str | None]
     id_token_signed_response_alg: NotRequired[SigningAlgorithm | None]
+    access_token_signed_response_alg: NotRequired[OAuthClientAccessTokenSignedResponseAlg | None]
     audiences: NotRequired[list[Audience] | None]
     allowed_origins: NotRequired[list[AllowedOrigin] | None]
     require_par: NotRequired[bool | None]
