@@ -180,7 +180,7 @@ def _make_missing(tenant_id: UUID | None, moment: datetime, pairs: Mapping[str, 
         if algorithm in current:
             continue
         # Verifiers may have cached a set without the new key, unless this is the first set. If all keys of an algorithm were
-        # withdrawn, as in a database that was restored, waiting would sign nobody in.
+        # withdrawn, as in a database that was restored, waiting would reject all sign-ins.
         signs = any(key.algorithm == algorithm for key in valid)
         withdrawn = not signs and _model(tenant_id).objects.filter(public_jwk__alg=algorithm).exists()
         waits = bool(valid) and not withdrawn

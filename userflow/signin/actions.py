@@ -192,16 +192,22 @@ def _sign_in_end_user(
     waiting = _wait_for_factor(END_USERS, user, tenant=tenant, client_id=client_id, caller=caller)
     if waiting is not None:
         return waiting
-    seconds = client.access_token_seconds if client is not None else None
-    algorithm = client.access_token_signed_response_alg if client is not None else ES256
-    if client is not None:
-        # Before a session is stored: the key may be too new to sign.
-        signer(tenant.tenant_id, algorithm)
-    subject = subject_of(user, client_id, access_token_seconds=seconds, access_token_alg=algorithm)
+    subject = _subject_at(client, user, tenant)
     tokens, ticket = queries.complete_login(
         user, subject, amr=PASSWORD_AMR, tenant=tenant, user_agent=user_agent, caller=caller
     )
     return SignIn(user, tenant.tenant_id, client_id, tokens, enrollment_ticket=ticket)
+
+
+def _subject_at(client: StoredClient | None, user: EndUser, tenant: lookup.TenantContext) -> TokenSubject:
+    """Return the subject of a new session at a client; without one, of a browser's. Raises SigningKeyNotPublished."""
+    if client is None:
+        return subject_of(user)
+    algorithm = client.access_token_signed_response_alg
+    # Before a session is stored: the key may be too new to sign.
+    signer(tenant.tenant_id, algorithm)
+    seconds = client.access_token_seconds
+    return subject_of(user, client.id, access_token_seconds=seconds, access_token_alg=algorithm)
 
 
 def _reject_pending(
