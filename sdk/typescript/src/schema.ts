@@ -7433,6 +7433,8 @@ export interface components {
              * @description Page of the tenant's application where end users set a new password. The token follows the #.
              */
             password_reset_url?: string;
+            /** @description Standard claims of the scope profile and the keys of metadata or app_metadata that they come from, such as given_name=metadata.first_name or picture=app_metadata.avatar. A value that is not of the claim's form, such as a picture that is no web address, is left out. */
+            profile_claims?: string[];
             /** @description Seconds after which an end user's unused session ends, 3600 or more. Never longer than the platform's. */
             refresh_token_seconds?: number;
             /** @description Region that the tenant's database does not leave, such as eu: it is created on a database server there and moved to no other. It can change once the database is in the new region. Operators only. */
@@ -7492,6 +7494,8 @@ export interface components {
              * @description Page of the tenant's application where end users set a new password. The token follows the #.
              */
             password_reset_url?: string | null;
+            /** @description Standard claims of the scope profile and the keys of metadata or app_metadata that they come from, such as given_name=metadata.first_name or picture=app_metadata.avatar. A value that is not of the claim's form, such as a picture that is no web address, is left out. */
+            profile_claims?: string[] | null;
             /** @description Seconds after which an end user's unused session ends, 3600 or more. Never longer than the platform's. */
             refresh_token_seconds?: number | null;
             /** @description Region that the tenant's database does not leave, such as eu: it is created on a database server there and moved to no other. It can change once the database is in the new region. Operators only. */
@@ -7551,6 +7555,12 @@ export interface components {
                 password_min_length: number;
                 /** @example https://app.example.com/password */
                 password_reset_url: string;
+                /**
+                 * @example [
+                 *       "given_name=metadata.first_name"
+                 *     ]
+                 */
+                profile_claims: string[];
                 /** @example 1209600 */
                 refresh_token_seconds: number;
                 /** @example eu */

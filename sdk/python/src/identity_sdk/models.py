@@ -1213,6 +1213,9 @@ AppMetadataClaim: TypeAlias = str
 MetadataClaim: TypeAlias = str
 
 
+ProfileClaim: TypeAlias = str
+
+
 SmsCountry: TypeAlias = str
 
 
@@ -1238,6 +1241,7 @@ class TenantOwnSettingsRequest(TypedDict):
     app_metadata_claims: NotRequired[list[AppMetadataClaim] | None]
     external_id_claim: NotRequired[bool | None]
     metadata_claims: NotRequired[list[MetadataClaim] | None]
+    profile_claims: NotRequired[list[ProfileClaim] | None]
     sms_countries: NotRequired[list[SmsCountry] | None]
     region: NotRequired[str | None]
     outbound_authorities: NotRequired[str | None]
@@ -1265,6 +1269,7 @@ class TenantOwnSettings(TypedDict):
     app_metadata_claims: NotRequired[list[str]]
     external_id_claim: NotRequired[bool]
     metadata_claims: NotRequired[list[str]]
+    profile_claims: NotRequired[list[str]]
     sms_countries: NotRequired[list[str]]
     region: NotRequired[str]
     outbound_authorities: NotRequired[str]
@@ -1782,6 +1787,7 @@ class Effective(TypedDict):
     app_metadata_claims: list[str]
     external_id_claim: bool
     metadata_claims: list[str]
+    profile_claims: list[str]
     sms_countries: list[str] | None
     region: str | None
     outbound_authorities: str | None
