@@ -18,7 +18,8 @@ from userflow.accounts.realms import ADMINS, Realm
 from userflow.credentials import attempts
 
 _ACTIVE_CLIENT = """
-SELECT first_party AND direct_sign_in, dpop_bound_access_tokens, access_token_seconds, type, secret_digest,
+SELECT first_party AND direct_sign_in, dpop_bound_access_tokens, access_token_seconds,
+  access_token_signed_response_alg, type, secret_digest,
   CASE WHEN previous_secret_until > now() THEN previous_secret_digest END
 FROM userflow_client WHERE id = %s AND tenant_id = %s AND active
 """
@@ -99,12 +100,12 @@ def check_client(client_id: UUID | None, tenant_id: UUID | None) -> None:
         raise ValidationFailed(details={"client_id": ["No active client of this tenant has this id."]})
 
 
-ActiveClient = tuple[bool, bool, int | None, str, bytes | None, bytes | None]
+ActiveClient = tuple[bool, bool, int | None, str, str, bytes | None, bytes | None]
 
 
 def active_client(client_id: UUID | None, tenant_id: UUID) -> ActiveClient | None:
-    """Return whether an active client of the tenant may sign users in by JSON and gets bound tokens only, their lifetime,
-    and its type and secret digests.
+    """Return whether an active client of the tenant may sign users in by JSON and gets bound tokens only, their lifetime
+    and algorithm, and its type and secret digests.
 
     A deactivated client signs no user in.
     """

@@ -4,16 +4,18 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from mfa.sms.actions import confirmed_number
+from openid.profile_values import standard_value
 from tenants.context import current_tenant
 from tenants.lookup import TenantContext
+from tenants.profile_claims import APP_METADATA, METADATA, PROFILE_CLAIMS, Source, profile_claims
 from tenants.reserved_claims import is_issued
 from tenants.settings import names_in
 from userflow.accounts.models import EndUser
 from userflow.sessions.queries import Rights
 
 PROFILE: Final = "profile"
-# Fields of a user that a tenant can map to claims. Users write the first.
-METADATA, APP_METADATA, EXTERNAL_ID = "metadata", "app_metadata", "external_id"
+# A field of a user that a tenant can map to a claim, beside `metadata` and `app_metadata`.
+EXTERNAL_ID: Final = "external_id"
 # The scopes, and the claims that each stands for. `groups` and `roles` are this platform's own.
 CLAIMS_OF_SCOPES: Final[Mapping[str, tuple[str, ...]]] = {
     PROFILE: ("name", "locale", "updated_at"),
@@ -30,20 +32,22 @@ def scope_of_claim(name: str) -> str:
     return next((scope for scope, names in CLAIMS_OF_SCOPES.items() if name in names), PROFILE)
 
 
-def mapped_claims(tenant: TenantContext) -> dict[str, str]:
-    """Return the claims that the tenant's settings add, each with the field of the user that has its value.
+def mapped_claims(tenant: TenantContext) -> dict[str, Source]:
+    """Return the claims that the tenant's settings add, each with its source.
 
     A key of both fields is read from `app_metadata`, which no user can write. Stored names that are reserved by now are left
     out: the tenant's applications could take what a user writes for what the platform says.
     """
     own = tenant.settings
     mapped = {
-        name: field
+        name: Source(field, name)
         for field in (METADATA, APP_METADATA)
         for name in names_in(own, f"{field}_claims")
         if is_issued(name)
     }
-    return mapped | ({EXTERNAL_ID: EXTERNAL_ID} if own.get("external_id_claim") else {})
+    if own.get("external_id_claim"):
+        mapped[EXTERNAL_ID] = Source(EXTERNAL_ID, EXTERNAL_ID)
+    return mapped | profile_claims(own)
 
 
 def mapped_claims_of(scopes: Collection[str], tenant: TenantContext) -> tuple[str, ...]:
@@ -80,7 +84,7 @@ def claims_about(
     wanted.update(name for name in (*CLAIMS, *mapped) if name in names)
     phone = confirmed_number(user.pk) if wanted & set(CLAIMS_OF_SCOPES["phone"]) else None
     values: dict[str, object] = {
-        **{name: _mapped_value(user, name, field) for name, field in mapped.items()},
+        **{name: _mapped_value(user, name, source) for name, source in mapped.items()},
         "name": user.name or None,
         "locale": user.language or None,
         "updated_at": int(user.updated_at.timestamp()),
@@ -94,7 +98,8 @@ def claims_about(
     return {name: value for name, value in values.items() if name in wanted and value is not None}
 
 
-def _mapped_value(user: EndUser, name: str, field: str) -> object:
-    if field == EXTERNAL_ID:
+def _mapped_value(user: EndUser, name: str, source: Source) -> object:
+    if source.field == EXTERNAL_ID:
         return user.external_id
-    return (user.app_metadata if field == APP_METADATA else user.metadata).get(name)
+    value = (user.app_metadata if source.field == APP_METADATA else user.metadata).get(source.key)
+    return standard_value(name, value) if name in PROFILE_CLAIMS else value

@@ -23,6 +23,7 @@ from tenants.parallel import on_each_server
 from tenants.provisioning import change_state
 from tenants.recorded_upgrades import Applied, Recording
 from tenants.schema import schema_version, upgrade, why
+from tenants.signals import tenant_migrated
 from tenants.states import State
 from tenants.target import DatabaseTarget
 
@@ -186,4 +187,5 @@ def _migrate_alone(mapping: TenantDatabase, recordings: dict[Applied, Recording]
     )
     if problem is not None:
         raise problem
+    tenant_migrated.send(sender=migrate_tenants, tenant_id=found.pk)
     return Result.MIGRATED, ""

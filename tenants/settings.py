@@ -18,6 +18,7 @@ from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.fields import Boolean, Choice, Integer, StrictField, Text
 from identity_platform.authorities import LONGEST_PEM
 from tenants.addresses import Place, origin_of
+from tenants.profile_claims import ProfileClaims
 from tenants.setting_fields import (
     COUNTRY,
     HOSTNAME,
@@ -60,6 +61,7 @@ class EffectiveSettings(TypedDict):
     app_metadata_claims: list[str]
     external_id_claim: bool
     metadata_claims: list[str]
+    profile_claims: list[str]
     sms_countries: list[str] | None
     region: str | None
     outbound_authorities: str | None
@@ -296,6 +298,16 @@ SETTINGS: Final[Mapping[str, Setting]] = {
             "so a user chooses the value of such a claim. Applications must not rely on it; use app_metadata_claims instead."
         ),
         harmless=True,
+    ),
+    "profile_claims": Setting(
+        ProfileClaims(),
+        _fixed([]),
+        _("Standard claims from metadata"),
+        _(
+            "Standard claims of the scope profile and the keys of metadata or app_metadata that they come from, such as "
+            "given_name=metadata.first_name or picture=app_metadata.avatar. A value that is not of the claim's form, such as a "
+            "picture that is no web address, is left out."
+        ),
     ),
     "sms_countries": Setting(
         DistinctItems(COUNTRY, most=250),

@@ -29,6 +29,10 @@ tenant_settings_changing: Final = Signal()
 # raise an ApiError to reject the change. Not sent for a domain that is deleted or withdrawn, which is gone in any case.
 sign_in_domain_changing: Final = Signal()
 
+# The database of a tenant was upgraded to this code's schema. Sent with `tenant_id`, once the tenant can be used again: a
+# receiver raises nothing.
+tenant_migrated: Final = Signal()
+
 # `check_tenants` compares a tenant's database with the global one. Sent with `tenant_id`. A receiver returns a list of
 # differences, in words, and a function that repairs them.
 tenant_compared: Final = Signal()

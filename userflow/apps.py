@@ -12,6 +12,7 @@ class UserflowConfig(AppConfig):
             tenant_compared,
             tenant_created,
             tenant_forgotten,
+            tenant_migrated,
             tenant_restored,
             tenant_resuming,
         )
@@ -21,6 +22,7 @@ class UserflowConfig(AppConfig):
         from userflow.domains.recording import find_unrecorded
         from userflow.invitations.queries import delete_invitations_of
         from userflow.mail_delivery.background import send_behind_response
+        from userflow.sessions.missing_keys import create_missing_keys
         from userflow.signals import end_user_activity_set, end_user_erasing, mail_queued
         from userflow.user_index.actions import follow_restore
         from userflow.user_index.entries import remove_tenant
@@ -30,6 +32,8 @@ class UserflowConfig(AppConfig):
         tenant_compared.connect(find_unrecorded)
         tenant_created.connect(create_default_client)
         tenant_forgotten.connect(remove_tenant)
+        tenant_migrated.connect(create_missing_keys)
+        tenant_restored.connect(create_missing_keys)
         tenant_restored.connect(follow_restore)
         tenant_resuming.connect(end_sessions_before_resuming)
         end_user_activity_set.connect(keep_admins_decision)

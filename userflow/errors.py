@@ -1,8 +1,12 @@
 """Errors of userflow: status, code and message of each."""
 
+import math
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import ClassVar, Final
 from uuid import UUID
+
+from django.utils.timezone import now
 
 from identity_platform.api import errors
 from identity_platform.installation import how_to_install
@@ -506,3 +510,21 @@ class DirectorySecretLocked(errors.Unavailable):
 
     code = "directory_secret_locked"
     message = "The directory's secret cannot be decrypted and must be entered again."
+
+
+class SigningKeyNotPublished(errors.Unavailable):
+    """503: a tenant's key for an algorithm is so new that verifiers may have cached the tenant's keys without it."""
+
+    code = "signing_key_not_published"
+    implied_by = "tenant"
+    message = (
+        "The tenant's key for this algorithm is not published long enough. Try again after the time in Retry-After."
+    )
+
+    def __init__(self, algorithm: str, *, signs_from: datetime) -> None:
+        seconds = max(1, math.ceil((signs_from - now()).total_seconds()))
+        super().__init__(
+            f"The tenant's {algorithm} key is new and signs in {seconds} seconds: verifiers may have cached the keys without "
+            "it. Try again then.",
+            retry_after=seconds,
+        )

@@ -22,7 +22,7 @@ from userflow.accounts.grant_types import LABELS, listed
 from userflow.accounts.models import CONFIDENTIAL, PUBLIC, AdminRole
 from userflow.accounts.permissions_catalogue import OPERATOR_PERMISSIONS, TENANT_ADMIN
 from userflow.admins.serializers import AdminUserChanges, AdminUserIn
-from userflow.clients.registration import ID_TOKEN_ALGORITHMS
+from userflow.clients.registration import ACCESS_TOKEN_ALGORITHMS, ID_TOKEN_ALGORITHMS
 from userflow.clients.serializers import ClientIn
 from userflow.domains.serializers import DomainIn
 from userflow.events.catalogue import EVENTS, FILTERS
@@ -198,6 +198,13 @@ class ClientForm(ApiForm):
         required=False,
         choices=[(name, name) for name in ID_TOKEN_ALGORITHMS],
         initial=ID_TOKEN_ALGORITHMS[0],
+    )
+    access_token_signed_response_alg = fields.Pick(
+        label=_("Algorithm of access tokens"),
+        required=False,
+        choices=[(name, name) for name in ACCESS_TOKEN_ALGORITHMS],
+        initial=ACCESS_TOKEN_ALGORITHMS[0],
+        help_text=_("RS256 is for APIs and gateways that verify RSA only."),
     )
     require_par = fields.Tick(label=_("Accept pushed authorization requests only"))
     require_pkce = fields.Tick(

@@ -217,6 +217,7 @@ VALUES: Final[Mapping[str, Any]] = {
     "app_metadata_claims": ["department"],
     "external_id_claim": False,
     "metadata_claims": [],
+    "profile_claims": ["given_name=metadata.first_name"],
     "sms_countries": ["DE"],
     "region": "eu",
     "password_reset_url": "https://app.example.com/password",

@@ -1,8 +1,10 @@
 """The public keys of a tenant (RFC 7517) and the metadata of its issuer (RFC 8414)."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 
+from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.views.decorators.http import conditional_page
@@ -10,6 +12,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from identity_platform.api.errors import Unavailable
 from identity_platform.api.views import ApiViewSet, endpoint
 from openid.metadata.documents import provider_metadata
 from openid.tenant_of_request import tenant_of_keys, tenant_of_request
@@ -104,10 +107,9 @@ class IssuerViewSet(ApiViewSet):
         tokens that have not expired.
         """
         tenant = tenant_of_keys(request._request)
-        if tenant.allows(Purpose.WRITE):
-            # The first look-up creates the key, so that a verifier never caches an empty set.
-            signing.signer(tenant.tenant_id)
-        return Response({"keys": signing.key_set(tenant.tenant_id).jwks}, headers=PUBLIC)
+        # The first look-up creates the keys, so that a verifier never caches a set without the one that it will need.
+        read = signing.complete_key_set if tenant.allows(Purpose.WRITE) else signing.key_set
+        return Response({"keys": read(tenant.tenant_id).jwks}, headers=PUBLIC)
 
     @endpoint(id="getOpenidConfiguration", returns={200: ProviderMetadataOut}, errors=[UnknownTenant], token="none")
     def metadata(self, request: Request, slug: str) -> Response:
@@ -126,4 +128,10 @@ class IssuerViewSet(ApiViewSet):
         return self._metadata(request)
 
     def _metadata(self, request: Request) -> Response:
-        return Response(provider_metadata(tenant_of_request(request._request)), headers=PUBLIC)
+        tenant = tenant_of_request(request._request)
+        if tenant.allows(Purpose.WRITE) and not signing.is_known_complete(tenant.tenant_id):
+            # The document names algorithms: their keys exist from now on. If the database cannot be reached, the first response
+            # of /jwks creates them.
+            with suppress(Unavailable, OperationalError, InterfaceError):
+                signing.complete_key_set(tenant.tenant_id)
+        return Response(provider_metadata(tenant), headers=PUBLIC)

@@ -20,7 +20,7 @@ from userflow.accounts.realms import END_USERS
 from userflow.oauth_errors import InvalidGrant
 from userflow.sessions.client_authentication import KnownClient
 from userflow.sessions.ending import end_sessions
-from userflow.sessions.signing import key_set
+from userflow.sessions.signing import complete_key_set
 
 
 def exchange_code(
@@ -40,7 +40,7 @@ def exchange_code(
     with in_tenant(tenant.tenant_id, Purpose.SIGN_IN):
         exchange = _Exchange(tenant, client, resources, dpop_jkt)
         # A key set that is read within the transaction is not cached.
-        key_set(tenant.tenant_id)
+        complete_key_set(tenant.tenant_id)
         with tenant_atomic():
             result = run_code_grant(client, dict(parameters), exchange)
             if isinstance(result, OAuthError):

@@ -79,6 +79,7 @@ def token_response(
         tenant=tenant,
         first_party=client.first_party,
         seconds=client.access_token_seconds,
+        algorithm=client.access_token_signed_response_alg,
     )
     response: dict[str, object] = {
         "access_token": access,

@@ -14,6 +14,7 @@ from userflow.sessions.id_tokens import renewed_id_token
 from userflow.sessions.issue import RefreshedUser
 from userflow.sessions.refresh import refresh_session
 from userflow.sessions.refresh_tokens import parse_refresh_token
+from userflow.sessions.signing import signer
 from userflow.sessions.token_classes import InvalidToken
 
 
@@ -22,7 +23,8 @@ def refresh(*, tenant: TenantContext, client: KnownClient, sent: Mapping[str, An
 
     With the scope `openid` an ID token comes with it, with the claims that the first one had, as far as `scope` covers them.
 
-    Raises InvalidRequest, InvalidGrant (also for a token of another tenant), InvalidScope, InvalidTarget, TenantBusy.
+    Raises InvalidRequest, InvalidGrant (also for a token of another tenant), InvalidScope, InvalidTarget, TenantBusy,
+    SigningKeyNotPublished.
     """
     if "refresh_token" not in sent:
         raise InvalidRequest("refresh_token is missing.")
@@ -32,6 +34,8 @@ def refresh(*, tenant: TenantContext, client: KnownClient, sent: Mapping[str, An
         raise InvalidGrant from problem
     if presented.tenant_id != tenant.tenant_id:
         raise InvalidGrant
+    # Before the refresh token is used up: the key may be too new to sign.
+    signer(tenant.tenant_id, client.id_token_signed_response_alg)
     pair = refresh_session(
         refresh_token=sent["refresh_token"],
         client=client,

@@ -40,7 +40,7 @@ class LogoutReceiver(Receiver):
         return list(self.taken)
 
 
-def verified(token: str, tenant: TestTenant, client_id: object, algorithm: str = "ES256") -> dict[str, Any]:
+def verified(token: str, tenant: TestTenant, client_id: object, algorithm: str = "RS256") -> dict[str, Any]:
     """Return the claims of a logout token, verified as an application does (Back-Channel Logout section 2.6)."""
     published = Api().get(f"/t/{tenant.slug}/.well-known/openid-configuration").json()
     keys = KeySet.import_key_set(Api().get(f"/t/{tenant.slug}/jwks").json())

@@ -120,7 +120,7 @@ def test_every_application_of_the_browser_is_told(
     new_tenant: Callable[[], TestTenant], receiver: LogoutReceiver
 ) -> None:
     tenant = new_tenant()
-    scene = scene_of(tenant, receiver, id_token_signed_response_alg="RS256")
+    scene = scene_of(tenant, receiver, id_token_signed_response_alg="ES256")
     other = LogoutReceiver()
     second, silent = listens(tenant, other), listens(tenant, None)
     for app in (second, silent):
@@ -129,7 +129,7 @@ def test_every_application_of_the_browser_is_told(
     rp_initiated_logout(scene)
     deliver()
     other.close()
-    verified(receiver.taken[0], tenant, scene.client_id, "RS256")
+    verified(receiver.taken[0], tenant, scene.client_id, "ES256")
     verified(other.taken[0], tenant, second.client["client_id"])
     assert (len(receiver.taken), len(other.taken)) == (1, 1)
 

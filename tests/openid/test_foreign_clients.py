@@ -228,8 +228,8 @@ def test_authlib_signs_a_user_in(base: str, tenant: TestTenant) -> None:
         )
     keys = KeySet.import_key_set(requests.get(server["jwks_uri"], timeout=60).json())
     claims = CodeIDToken(
-        jose.decode(token["id_token"], keys, algorithms=["ES256"]).claims,
-        {"alg": "ES256"},
+        jose.decode(token["id_token"], keys, algorithms=["RS256"]).claims,
+        {"alg": "RS256"},
         {"iss": {"essential": True, "value": server["issuer"]}},
         {"nonce": nonce, "client_id": client["client_id"], "access_token": token["access_token"]},
     )

@@ -87,7 +87,8 @@ def test_move_and_restore_keep_signing_keys(settled: TestTenant, second: Databas
     assert key_ids(settled) > before
     run_command("restore_tenant", settled.slug, str(tmp_path / "settled.backup"), yes=True)
     signing.forget(settled.id)  # a process reads the keys again after ten seconds
-    assert key_ids(settled) == before
+    # The keys that were rotated out since the backup verify only: their successors are published.
+    assert key_ids(settled) > before
 
 
 def test_restore_returns_to_backup(settled: TestTenant, tmp_path: Path) -> None:

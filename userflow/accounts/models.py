@@ -359,7 +359,8 @@ class Client(models.Model):
         default=dict, db_default={}, blank=True
     )
     jwks_uri = models.CharField(max_length=2048, blank=True, default="", db_default="")
-    id_token_signed_response_alg = models.CharField(max_length=8, default="ES256", db_default="ES256")
+    id_token_signed_response_alg = models.CharField(max_length=8, default="RS256", db_default="RS256")
+    access_token_signed_response_alg = models.CharField(max_length=8, default="ES256", db_default="ES256")
     backchannel_logout_uri = models.CharField(max_length=2048, blank=True, default="", db_default="")
     default_max_age = models.PositiveIntegerField(null=True, blank=True)
     logo_uri = models.CharField(max_length=2048, blank=True, default="", db_default="")

@@ -109,6 +109,8 @@ class Principal:
     first_party: bool = False
     # Lifetime of the access tokens of the session's client; None is the tenant's setting.
     access_token_seconds: int | None = None
+    # Algorithm that signs them.
+    access_token_alg: str = "ES256"
 
     is_authenticated = True
     is_anonymous = False

@@ -7,7 +7,7 @@ from identity_platform.api.json_field import JsonObject
 from identity_platform.api.pagination import PageQuery, PaginationOut
 from userflow.accounts.grant_types import GRANT_TYPES, grant_types_in_force, listed
 from userflow.accounts.models import CONFIDENTIAL, PUBLIC, Client
-from userflow.clients.registration import ID_TOKEN_ALGORITHMS, LONGEST_MAX_AGE
+from userflow.clients.registration import ACCESS_TOKEN_ALGORITHMS, ID_TOKEN_ALGORITHMS, LONGEST_MAX_AGE
 from userflow.sessions.client_authentication import METHODS, NONE
 from userflow.sessions.client_keys import LONGEST_SET
 
@@ -79,7 +79,10 @@ class ClientChanges(serializers.Serializer[object]):
         help_text="Public keys for private_key_jwt (RFC 7517 section 5); null: none.",
     )
     jwks_uri = _page("Address of the public keys, instead of jwks; null: none.")
-    id_token_signed_response_alg = Choice(ID_TOKEN_ALGORITHMS, required=False)
+    id_token_signed_response_alg = Choice(ID_TOKEN_ALGORITHMS, required=False, help_text="Default: RS256.")
+    access_token_signed_response_alg = Choice(
+        ACCESS_TOKEN_ALGORITHMS, required=False, help_text="Default: ES256. RS256 is for APIs that verify RSA only."
+    )
     audiences = _entries(LONGEST_URI, "Resource identifiers that the client may ask for (RFC 8707).")
     allowed_origins = _entries(255, "Origins of web pages that may call the tenant's OpenID endpoints from a browser.")
     require_par = Boolean(required=False)
@@ -163,6 +166,7 @@ class ClientOut(serializers.Serializer[object]):
     jwks = serializers.DictField(allow_null=True)
     jwks_uri = serializers.CharField(allow_null=True)
     id_token_signed_response_alg = serializers.ChoiceField(ID_TOKEN_ALGORITHMS)
+    access_token_signed_response_alg = serializers.ChoiceField(ACCESS_TOKEN_ALGORITHMS)
     audiences = serializers.ListField(child=serializers.CharField())
     allowed_origins = serializers.ListField(child=serializers.CharField())
     require_par = serializers.BooleanField()

@@ -82,6 +82,7 @@ class StoredClient(NamedTuple):
     signs_in_directly: bool
     # Of applications that sign users in by OpenID Connect.
     access_token_seconds: int | None
+    access_token_signed_response_alg: str
     dpop_bound: bool
     id_token_signed_response_alg: str
     backchannel_logout_uri: str

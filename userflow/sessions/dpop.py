@@ -21,7 +21,7 @@ from tenants import keys
 from tenants.hosts import tenant_at_host
 from userflow.accounts.principals import is_numeric_date
 from userflow.oauth_errors import DpopNonceRequired, DpopProofInvalid
-from userflow.sessions.signing import thumbprint
+from userflow.sessions.key_pairs import thumbprint
 
 # By key type; `crv` too, so that no algorithm meets a key of another one.
 ALGORITHMS: Final[Mapping[str, tuple[str, str | None]]] = {

@@ -15,6 +15,7 @@ from tenants.issuers import issuer_of
 from userflow.accounts.session_models import EndUserSession
 from userflow.ids import FORM
 from userflow.sessions import signing
+from userflow.sessions.key_pairs import ES256
 from userflow.sessions.token_classes import read_unverified
 
 ID_TOKEN_SECONDS: Final = 3600
@@ -52,7 +53,7 @@ def id_token(
     tenant: lookup.TenantContext,
     nonce: str = "",
     access_token: str | None = None,
-    algorithm: str = signing.ES256,
+    algorithm: str = ES256,
     claims: Mapping[str, object] | None = None,
 ) -> str:
     """Return the ID token of an application's session (OpenID Connect Core sections 2 and 3.1.3.6).
@@ -95,7 +96,7 @@ def renewed_id_token(access: str, *, tenant: lookup.TenantContext, algorithm: st
 
 
 def logout_token(
-    *, tenant: lookup.TenantContext, client_id: UUID, user_id: UUID, session_id: UUID, algorithm: str = signing.ES256
+    *, tenant: lookup.TenantContext, client_id: UUID, user_id: UUID, session_id: UUID, algorithm: str = ES256
 ) -> str:
     """Return a logout token (OpenID Connect Back-Channel Logout section 2.4), signed as the client's ID tokens are."""
     moment = int(now().timestamp())

@@ -27,6 +27,7 @@ from userflow.credentials.attempts import Counter
 from userflow.errors import EmailNotVerified, WrongCredentials
 from userflow.sessions import queries
 from userflow.sessions.cookies import cookie_digest
+from userflow.sessions.key_pairs import ES256
 from userflow.sessions.queries import Rights
 from userflow.sessions.refresh_tokens import new_refresh_token
 from userflow.sessions.token_classes import AccessToken
@@ -66,6 +67,8 @@ class TokenSubject:
     grant: Grant | None = None
     # Lifetime of the client's access tokens; None is the tenant's setting.
     access_token_seconds: int | None = None
+    # Algorithm that signs them.
+    access_token_alg: str = ES256
 
 
 class RefreshedUser(NamedTuple):
@@ -218,7 +221,7 @@ def access_token(
     seconds = min(
         access_token_seconds(tenant, subject.access_token_seconds), max(1, round((ends - now()).total_seconds()))
     )
-    access = _stamped(AccessToken(), subject, seconds, tenant)
+    access = _stamped(AccessToken(algorithm=subject.access_token_alg), subject, seconds, tenant)
     access["sid"] = str(session_id)
     access["amr"] = list(amr)
     access["acr"] = acr_of(amr)
@@ -245,11 +248,13 @@ def application_access_token(
     tenant: lookup.TenantContext,
     first_party: bool,
     seconds: int | None = None,
+    algorithm: str = ES256,
 ) -> tuple[str, int]:
     """Return an access token of an application's session (RFC 9068), and its lifetime in seconds.
 
-    `seconds` is the client's own lifetime. A first-party application gets the user's roles, groups and permissions. Another
-    one gets the permissions that its scopes name, and roles and groups with the scopes `roles` and `groups`.
+    `seconds` is the client's own lifetime, `algorithm` the one that it has chosen. A first-party application gets the user's
+    roles, groups and permissions. Another one gets the permissions that its scopes name, and roles and groups with the scopes
+    `roles` and `groups`.
     """
     grant = Grant(tuple(session.scopes), present_audiences(session.audiences, tenant), session.dpop_jkt, first_party)
     subject = TokenSubject(
@@ -262,6 +267,7 @@ def application_access_token(
         rights.groups,
         grant,
         seconds,
+        algorithm,
     )
     return _of_session(session, subject, tenant)
 
@@ -297,14 +303,16 @@ def client_token(
     tenant: lookup.TenantContext,
     dpop_jkt: str = "",
     longest: int | None = None,
+    algorithm: str = ES256,
 ) -> tuple[str, int]:
     """Return a client's own access token (RFC 6749 section 4.4), and its lifetime in seconds.
 
-    Without `audiences` it is for the platform's API. `longest` is the client's own lifetime.
+    Without `audiences` it is for the platform's API. `longest` is the client's own lifetime, `algorithm` the one that it has
+    chosen.
     """
     seconds = access_token_seconds(tenant, longest)
     subject = TokenSubject(principals.CLIENT, client_id, tenant.tenant_id, client_id, (), scopes)
-    access = _stamped(AccessToken(), subject, seconds, tenant)
+    access = _stamped(AccessToken(algorithm=algorithm), subject, seconds, tenant)
     access["scope"] = " ".join(scopes)
     access["gen"] = generation
     access["permissions"] = list(scopes)
@@ -353,6 +361,7 @@ def subject_of(principal: Principal) -> TokenSubject:
         groups=principal.groups,
         grant=principal.grant,
         access_token_seconds=principal.access_token_seconds,
+        access_token_alg=principal.access_token_alg,
     )
 
 

@@ -4,45 +4,44 @@ The platform's keys sign the tokens of operators and tenant admins. Each tenant 
 sealed under its data key: they are moved, restored and shredded with it.
 """
 
-import base64
-import hashlib
 import re
 import time
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from threading import Lock
 from typing import Final, cast
 from uuid import UUID
+from weakref import WeakValueDictionary
 
-import orjson
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from django.conf import settings
 from django.db import connections, transaction
 from django.db.models import Q
 from django.utils.timezone import now
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
+from identity_platform.api.errors import Unavailable
 from identity_platform.crypto import SealBroken, SealContext, seal, unseal
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from tenants.settings import LONGEST_ACCESS_TOKEN_SECONDS
 from tenants.states import Purpose
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
+from userflow.errors import SigningKeyNotPublished
 from userflow.sessions.assurance import Action, require_assurance
+from userflow.sessions.key_pairs import ES256, RS256, KeyPair, PrivateKey, PublicKey, new_key_pair
+from userflow.sessions.key_sets import KeySet, Signer, Verifier
 from userflow.sessions.models import Jwk, SigningKey, SigningKeyBase, TenantSigningKey
 
-PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
-PublicKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
-
-ES256: Final = "ES256"
-RS256: Final = "RS256"
+# Of a tenant's key set: each client has one for its ID tokens and one for its access tokens.
 ALGORITHMS: Final = (ES256, RS256)
 # How long a process uses a set that it has read. A token with an unknown key makes it read again.
 FRESH_SECONDS = 10.0
-# A new key is published this long before it signs, so that verifiers that cache the JWKS have it in time.
+# A new key is published this long before it signs, so that verifiers that cache the JWKS have it in time: longer than
+# /jwks may be cached (`openid.metadata.views.PUBLIC`), and FRESH_SECONDS.
 PUBLISH_AHEAD = timedelta(minutes=10)
 # The longest lifetime of an access token that a tenant can set. A key verifies for this long after its last signature.
 LONGEST_TOKEN = timedelta(seconds=max(LONGEST_ACCESS_TOKEN_SECONDS, settings.ACCESS_TOKEN_SECONDS))
@@ -52,40 +51,13 @@ THUMBPRINT = re.compile(r"[A-Za-z0-9_-]{43}")
 KEPT = 2048
 # Anyone can send tokens with invented key ids: so many of one owner are looked up until its set is read again.
 LOOKUPS = 16
-_THUMBPRINT_FIELDS: Final = {"EC": ("crv", "kty", "x", "y"), "RSA": ("e", "kty", "n")}
-
-
-@dataclass(frozen=True, slots=True)
-class Signer:
-    """A private key and its id."""
-
-    kid: str
-    key: PrivateKey
-
-
-@dataclass(frozen=True, slots=True)
-class Verifier:
-    """A public key and the only algorithm that it verifies."""
-
-    algorithm: str
-    key: PublicKey
-
-
-@dataclass(frozen=True, slots=True)
-class KeySet:
-    """What this process signs and verifies one owner's tokens with; signers by algorithm, verifiers by key id."""
-
-    signers: dict[str, Signer]
-    verifiers: dict[str, Verifier]
-    jwks: list[Jwk]
-    read_at: float
-    # Key ids that were looked up since the set was read, and are of no valid key.
-    unknown: set[str] = field(default_factory=set)
 
 
 # By tenant; None is the platform.
 _sets: OrderedDict[UUID | None, KeySet] = OrderedDict()
 _lock = Lock()
+# One for each owner whose keys are being created.
+_making: WeakValueDictionary[UUID | None, Lock] = WeakValueDictionary()
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -137,26 +109,88 @@ def verifier(tenant_id: UUID | None, kid: str) -> Verifier | None:
 
 
 def signer(tenant_id: UUID | None = None, algorithm: str = ES256) -> Signer:
-    """Return the key that signs now. A tenant's first use of an algorithm creates its key.
+    """Return the key that signs now. The first use by a tenant creates its keys.
 
+    Raises UnknownTenant, TenantSuspended, TenantBusy, DataKeyLocked, SigningKeyNotPublished.
+    """
+    current = key_set(tenant_id)
+    if algorithm not in current.signers and current.missing:
+        current = _completed(tenant_id, current.missing)
+    if algorithm not in current.signers:
+        raise SigningKeyNotPublished(algorithm, signs_from=current.starts[algorithm])
+    return current.signers[algorithm]
+
+
+def complete_key_set(tenant_id: UUID | None = None) -> KeySet:
+    """Return the valid keys, with one for each algorithm: verifiers cache what they get, so no key may be missing in it.
+
+    While nothing can be written, keys that exist are returned without those that are missing.
     Raises UnknownTenant, TenantSuspended, TenantBusy, DataKeyLocked.
     """
-    found = key_set(tenant_id).signers.get(algorithm)
-    if found is not None:
-        return found
+    current = key_set(tenant_id)
+    if not current.missing:
+        return current
+    try:
+        return _completed(tenant_id, current.missing)
+    except Unavailable:
+        if current.jwks:
+            return current
+        raise
+
+
+def is_known_complete(tenant_id: UUID | None) -> bool:
+    """Return whether this process has seen a complete key set of the tenant. Costs no statement."""
+    with _lock:
+        known = _sets.get(tenant_id)
+    return known is not None and not known.missing
+
+
+def _completed(tenant_id: UUID | None, missing: Collection[str]) -> KeySet:
+    """Return the set with the keys that are missing, which one thread of this process creates."""
+    if connections[_realm(tenant_id).alias].in_atomic_block:
+        # Another thread may wait for a lock of this transaction.
+        return _create_missing(tenant_id, missing)
+    with _lock:
+        making = _making.setdefault(tenant_id, Lock())
+    with making:
+        current = key_set(tenant_id)
+        return _create_missing(tenant_id, missing) if current.missing else current
+
+
+def _create_missing(tenant_id: UUID | None, missing: Collection[str]) -> KeySet:
+    # An RSA key takes long to generate: not while other processes wait for the lock.
+    pairs = {algorithm: new_key_pair(algorithm) for algorithm in missing}
     alias = _realm(tenant_id).alias
     # Logout tokens of a suspended tenant are signed too.
     with _realm(tenant_id).entered(tenant_id, Purpose.SIGN_OUT):
         with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
             # Two processes at the first use must not create two keys.
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [MAKING_LOCK])
-            moment = now()
-            if _signing(_valid(tenant_id, moment), algorithm, moment) is None:
-                make_key(tenant_id, algorithm, signs_from=moment)
+            _make_missing(tenant_id, now(), pairs)
             fresh = _read(tenant_id, None)
-        # In the caller's transaction the key may still be rolled back, and with it what the caller signs now.
+        # In the caller's transaction the keys may still be rolled back, and with them what the caller signs now.
         transaction.on_commit(partial(_remember, tenant_id, fresh), using=alias)
-    return fresh.signers[algorithm]
+    return fresh
+
+
+def _make_missing(tenant_id: UUID | None, moment: datetime, pairs: Mapping[str, KeyPair]) -> None:
+    valid = _valid(tenant_id, moment)
+    current = {key.algorithm for key in valid if key.verifies_until is None}
+    for algorithm in _algorithms(tenant_id):
+        if algorithm in current:
+            continue
+        # Verifiers may have cached a set without the new key, unless this is the first set. If all keys of an algorithm were
+        # withdrawn, as in a database that was restored, waiting would reject all sign-ins.
+        signs = any(key.algorithm == algorithm for key in valid)
+        withdrawn = not signs and _model(tenant_id).objects.filter(public_jwk__alg=algorithm).exists()
+        waits = bool(valid) and not withdrawn
+        signs_from = moment + PUBLISH_AHEAD if waits else moment
+        make_key(tenant_id, algorithm, signs_from=signs_from, pair=pairs.get(algorithm))
+
+
+def _algorithms(tenant_id: UUID | None) -> tuple[str, ...]:
+    # The platform's keys sign access tokens of operators and admins only.
+    return ALGORITHMS if tenant_id else (ES256,)
 
 
 def forget(tenant_id: UUID | None = None) -> None:
@@ -182,8 +216,11 @@ def _read(tenant_id: UUID | None, before: KeySet | None) -> KeySet:
             last = before.signers.get(algorithm) if before else None
             # Parsing an RSA key takes longer than all the rest.
             signers[algorithm] = last if last and last.kid == signing.kid else _opened(tenant_id, signing)
+    current = [key for key in valid if key.verifies_until is None]
     return KeySet(
         signers=signers,
+        starts={key.algorithm: key.signs_from for key in reversed(current) if key.signs_from > moment},
+        missing=frozenset(_algorithms(tenant_id)) - {key.algorithm for key in current},
         verifiers={key.kid: Verifier(key.algorithm, _public(key.public_jwk)) for key in valid},
         jwks=[key.public_jwk for key in valid],
         read_at=time.monotonic(),
@@ -247,42 +284,26 @@ def _context(tenant_id: UUID | None, kid: str) -> SealContext:
 # --- creating, rotating, withdrawing ---------------------------------------------------------------------------------
 
 
-def make_key(tenant_id: UUID | None, algorithm: str, *, signs_from: datetime) -> SigningKeyBase:
+def make_key(
+    tenant_id: UUID | None, algorithm: str, *, signs_from: datetime, pair: KeyPair | None = None
+) -> SigningKeyBase:
     """Create a key pair that signs from `signs_from` on; the private key is sealed before it is stored.
 
     Call it where the owner's database is entered.
     """
-    private: PrivateKey
-    if algorithm == RS256:
-        private = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
-        jwk = RSAAlgorithm.to_jwk(private.public_key(), as_dict=True)
-    else:
-        private = ec.generate_private_key(ec.SECP256R1())
-        jwk = ECAlgorithm.to_jwk(private.public_key(), as_dict=True)
-    # PyJWT adds `key_ops`, which RFC 7517 section 4.3 advises against beside `use`.
-    public = {name: str(jwk[name]) for name in _THUMBPRINT_FIELDS[jwk["kty"]]}
-    kid = thumbprint(public)
-    raw = private.private_bytes(
-        serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+    kid, public_jwk, raw = pair or new_key_pair(algorithm)
     return _model(tenant_id).objects.create(
         kid=kid,
-        public_jwk={**public, "use": "sig", "alg": algorithm, "kid": kid},
+        public_jwk=public_jwk,
         private_sealed=seal(raw, data_key=_realm(tenant_id).data_key(), context=_context(tenant_id, kid)),
         signs_from=signs_from,
     )
 
 
-def thumbprint(public: Jwk) -> str:
-    """Return the thumbprint of a key (RFC 7638 section 3): SHA-256 over its required fields in lexicographic order."""
-    canonical = orjson.dumps(public, option=orjson.OPT_SORT_KEYS)
-    return base64.urlsafe_b64encode(hashlib.sha256(canonical).digest()).rstrip(b"=").decode()
-
-
 def rotate_signing_keys(
     tenant_id: UUID | None = None, *, at_once: bool = False, by: Principal | None = None
 ) -> list[SigningKeyBase]:
-    """Create the next key for each algorithm in use; earlier keys verify until their last tokens have expired.
+    """Create the next key for each algorithm; earlier keys verify until their last tokens have expired.
 
     `at_once` skips the time in which verifiers that cache the JWKS fetch the new keys. It does not end the old keys;
     `withdraw_signing_key` does. Raises InsufficientAuthentication, UnknownTenant, TenantSuspended, TenantBusy.
@@ -292,9 +313,10 @@ def rotate_signing_keys(
     with _realm(tenant_id).entered(tenant_id, Purpose.WRITE):
         with transaction.atomic(using=_realm(tenant_id).alias):
             moment = now()
-            signs_from = moment if at_once else moment + PUBLISH_AHEAD
-            in_use = {key.algorithm for key in _valid(tenant_id, moment)} or {ES256}
-            made = [make_key(tenant_id, algorithm, signs_from=signs_from) for algorithm in sorted(in_use)]
+            # Before the first key nothing is cached.
+            is_first = not _valid(tenant_id, moment)
+            signs_from = moment if at_once or is_first else moment + PUBLISH_AHEAD
+            made = [make_key(tenant_id, algorithm, signs_from=signs_from) for algorithm in _algorithms(tenant_id)]
             model.objects.exclude(pk__in=[key.pk for key in made]).filter(verifies_until=None).update(
                 verifies_until=signs_from + LONGEST_TOKEN
             )

@@ -60,6 +60,7 @@ def issue_client_token(
         tenant=client.tenant,
         dpop_jkt=dpop_jkt,
         longest=client.access_token_seconds,
+        algorithm=client.access_token_signed_response_alg,
     )
     set_actor(principals.CLIENT, str(client.id), client.id)
     record_for_platform("client.signed_in", tenant_id=client.tenant.tenant_id, target=("client", client.id))

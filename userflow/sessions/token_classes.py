@@ -21,6 +21,7 @@ from userflow.accounts import principals
 from userflow.accounts.principals import Claims
 from userflow.ids import FORM
 from userflow.sessions import signing
+from userflow.sessions.key_pairs import ES256
 
 REQUIRED_CLAIMS = ["exp", "iat", "nbf", "iss", "aud", "sub", "jti", "typ", "kind"]
 # RFC 9068 section 2.1: no other document signed with our keys is accepted as an access token, here or by a stock verifier.
@@ -37,12 +38,12 @@ class InvalidToken(Exception):
 class IssuerBackend(TokenBackend):
     """simplejwt's backend with the keys of the token's issuer, chosen by `kid`; `jku`, `x5u` and `jwk` are ignored."""
 
-    def encode(self, payload: dict[str, object]) -> str:
-        signer = signing.signer(_tenant_of(payload))
+    def encode(self, payload: dict[str, object], *, algorithm: str = ES256) -> str:
+        signer = signing.signer(_tenant_of(payload), algorithm)
         # The tenant comes first: the first 64 characters of the payload are then the same in all tokens of a tenant, and
         # deploy/nginx.conf sends them to the same worker. (RFC 7519 gives the order of claims no meaning.)
         claims = {"tenant_id": payload["tenant_id"], "aud": self.audience, **payload}
-        return jwt.encode(claims, signer.key, algorithm=signing.ES256, headers={"kid": signer.kid, "typ": HEADER_TYPE})
+        return jwt.encode(claims, signer.key, algorithm=algorithm, headers={"kid": signer.kid, "typ": HEADER_TYPE})
 
     def decode(self, token: object, verify: bool = True) -> dict[str, object]:
         try:
@@ -97,7 +98,7 @@ def _tenant_of(claims: Mapping[str, object]) -> UUID | None:
     return UUID(str(claims["tenant_id"]))
 
 
-BACKEND = IssuerBackend(algorithm=signing.ES256, audience=settings.TOKEN_AUDIENCE)
+BACKEND = IssuerBackend(algorithm=ES256, audience=settings.TOKEN_AUDIENCE)
 
 
 class AccessToken(Token):
@@ -106,6 +107,13 @@ class AccessToken(Token):
     token_type = "access"
     lifetime = timedelta(seconds=settings.ACCESS_TOKEN_SECONDS)
     _token_backend = BACKEND
+
+    def __init__(self, token: Token | None = None, *, algorithm: str = ES256) -> None:
+        super().__init__(token)
+        self._algorithm = algorithm
+
+    def __str__(self) -> str:
+        return BACKEND.encode(self.payload, algorithm=self._algorithm)
 
 
 _verified: OrderedDict[str, Claims] = OrderedDict()

@@ -26,6 +26,7 @@ from userflow.accounts.session_policy import acr_of, required_acr, session_limit
 from userflow.credentials.email_verification import is_required
 from userflow.ids import FORM
 from userflow.sessions.client_authentication import KnownClient, note_use
+from userflow.sessions.key_pairs import ES256
 from userflow.sessions.queries import (
     ADMIN_STATE,
     END_USER_STATE,
@@ -123,6 +124,7 @@ class ClientState(NamedTuple):
     first_party: bool | None
     signs_in_directly: bool | None
     access_token_seconds: int | None
+    access_token_signed_response_alg: str | None
     scopes: Collection[str]
     audiences: Collection[str]
 
@@ -215,6 +217,7 @@ def _end_user_of(
         grant=grant,
         first_party=grant.first_party if grant is not None else bool(limits.signs_in_directly),
         access_token_seconds=limits.access_token_seconds,
+        access_token_alg=limits.access_token_signed_response_alg or ES256,
     )
 
 
@@ -266,6 +269,7 @@ def _principal(
     grant: Grant | None = None,
     first_party: bool = False,
     access_token_seconds: int | None = None,
+    access_token_alg: str = ES256,
 ) -> Principal:
     amr = tuple(claims.get("amr") or ())
     return Principal(
@@ -287,6 +291,7 @@ def _principal(
         grant=grant,
         first_party=first_party,
         access_token_seconds=access_token_seconds,
+        access_token_alg=access_token_alg,
     )
 
 

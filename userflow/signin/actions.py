@@ -22,6 +22,8 @@ from userflow.errors import ClientNotAuthenticated, EmailNotVerified, HashersBus
 from userflow.sessions import issue
 from userflow.sessions.client_authentication import StoredClient, find_client, note_use, reject_sign_in
 from userflow.sessions.issue import TokenPair, TokenSubject
+from userflow.sessions.key_pairs import ES256
+from userflow.sessions.signing import signer
 from userflow.signin import queries
 from userflow.signin.proofs import PASSWORD_AMR
 
@@ -190,12 +192,22 @@ def _sign_in_end_user(
     waiting = _wait_for_factor(END_USERS, user, tenant=tenant, client_id=client_id, caller=caller)
     if waiting is not None:
         return waiting
-    seconds = client.access_token_seconds if client is not None else None
-    subject = subject_of(user, client_id, access_token_seconds=seconds)
+    subject = _subject_at(client, user, tenant)
     tokens, ticket = queries.complete_login(
         user, subject, amr=PASSWORD_AMR, tenant=tenant, user_agent=user_agent, caller=caller
     )
     return SignIn(user, tenant.tenant_id, client_id, tokens, enrollment_ticket=ticket)
+
+
+def _subject_at(client: StoredClient | None, user: EndUser, tenant: lookup.TenantContext) -> TokenSubject:
+    """Return the subject of a new session at a client; without one, of a browser's. Raises SigningKeyNotPublished."""
+    if client is None:
+        return subject_of(user)
+    algorithm = client.access_token_signed_response_alg
+    # Before a session is stored: the key may be too new to sign.
+    signer(tenant.tenant_id, algorithm)
+    seconds = client.access_token_seconds
+    return subject_of(user, client.id, access_token_seconds=seconds, access_token_alg=algorithm)
 
 
 def _reject_pending(
@@ -253,14 +265,23 @@ def _renew_hash(realm: Realm, user: Account, password: str) -> None:
 
 
 def subject_of(
-    user: Account, client_id: UUID | None = None, *, access_token_seconds: int | None = None
+    user: Account,
+    client_id: UUID | None = None,
+    *,
+    access_token_seconds: int | None = None,
+    access_token_alg: str = ES256,
 ) -> TokenSubject:
     """Return the subject of a new session of the user; an end user's session is bound to a client.
 
-    `access_token_seconds` is the client's own lifetime of access tokens.
+    `access_token_seconds` is the client's own lifetime of access tokens, `access_token_alg` the algorithm that signs them.
     """
     return TokenSubject(
-        user.principal_kind, user.pk, user.home_tenant_id, client_id, access_token_seconds=access_token_seconds
+        user.principal_kind,
+        user.pk,
+        user.home_tenant_id,
+        client_id,
+        access_token_seconds=access_token_seconds,
+        access_token_alg=access_token_alg,
     )
 
 

@@ -51,6 +51,8 @@ SECONDS = Histogram("identity_webhook_seconds", "Response times of consumers.", 
 # After so many messages or seconds the thread serves the next endpoint.
 MOST_IN_A_TURN: Final = 200
 TURN_SECONDS: Final = 20.0
+# An application that did not respond is tried once in this time.
+APPLICATION_PAUSE_SECONDS: Final = 10.0
 # How long to wait for transactions that may still add a message before the visible ones.
 WRITERS_WAIT_SECONDS: Final = 0.5
 AGENT: Final = "identity-platform-webhooks/1"
@@ -193,9 +195,11 @@ def _send(held: Held, message: Message) -> Turn:
     final = tells_logout and (status in logout_tokens.FINAL or error == NO_ADDRESS)
     again = None if final else _next_try(message, asked_to_wait)
     # An application that responds gets the next token. One that does not respond must not keep a thread busy.
-    pauses = tells_logout and not final and (status is None or status in ASKS_TO_WAIT)
+    pause = None
+    if tells_logout and not final and (status is None or status in ASKS_TO_WAIT):
+        pause = max(APPLICATION_PAUSE_SECONDS, min(asked_to_wait or 0.0, again or 0.0))
     with held.entered(), tenant_atomic():
-        failing_since = queue.record_failure(lease, message, attempt, again=again, pauses=pauses)
+        failing_since = queue.record_failure(lease, message, attempt, again=again, pause=pause)
         disabled = (
             failing_since is not None
             and not tells_logout
@@ -208,9 +212,10 @@ def _send(held: Held, message: Message) -> Turn:
     TRIES.labels("failed" if again is not None else "dead").inc()
     log.info("webhook_not_taken", **ids, error=error)
     if again is not None and not disabled:
-        wakeups.wake(held.tenant.tenant_id, seconds=again)
+        # After a pause other tokens of the application may be due before the retry of this one.
+        wakeups.wake(held.tenant.tenant_id, seconds=again if pause is None else min(again, pause))
     # After a dead letter the next message is sent: the dead one may be the only one that the consumer rejects.
-    goes_on = (again is None or tells_logout) and not pauses and not disabled
+    goes_on = (again is None or tells_logout) and pause is None and not disabled
     return Turn.MORE if goes_on else Turn.DONE
 
 

@@ -14,7 +14,8 @@ sending one endpoint's messages. The lease of a killed deliverer runs out. A lea
 the next holder knows that the last exchange has ended. A change of the address or the secret revokes the lease: it still
 keeps other deliverers out, but its holder notices and stops. Times are the database's, as clocks of machines differ.
 
-Logout tokens do not depend on each other: those that are due are sent, and an application that gives no answer is paused.
+Logout tokens do not depend on each other: those that are due are sent, new ones first, and an application that gives no
+answer is paused for some seconds.
 """
 
 from collections.abc import Sequence
@@ -151,9 +152,15 @@ def release(lease: Lease) -> None:
 
 
 def next_messages(lease: Lease, highest: int) -> Sequence[Message]:
-    """Return the next pending messages in their order, up to the id `highest`; of an application those that are due."""
-    pending = WebhookMessage.objects.filter(endpoint_id=lease.endpoint_id, status=PENDING).order_by("pk")
-    pending = pending.filter(pk__lte=highest) if lease.client_id is None else pending.filter(next_attempt_at__lte=Now())
+    """Return the next pending messages in their order, up to the id `highest`; of an application those that are due.
+
+    Those of an application that were tried least come first: a new one does not wait for the retries of others.
+    """
+    pending = WebhookMessage.objects.filter(endpoint_id=lease.endpoint_id, status=PENDING)
+    if lease.client_id is None:
+        pending = pending.filter(pk__lte=highest).order_by("pk")
+    else:
+        pending = pending.filter(next_attempt_at__lte=Now()).order_by("attempts", "pk")
     rows = pending.values_list(
         "pk", "message_id", "body", "attempts", "queued_at", "next_attempt_at", "attempt_log", Now()
     )
@@ -180,16 +187,17 @@ def record_delivered(lease: Lease, message: Message, attempt: Attempt) -> bool:
 
 
 def record_failure(
-    lease: Lease, message: Message, attempt: Attempt, *, again: float | None, pauses: bool = False
+    lease: Lease, message: Message, attempt: Attempt, *, again: float | None, pause: float | None = None
 ) -> datetime | None:
     """Record a failed delivery. Retry after `again` seconds, or dead-letter the message if None. Call in `tenant_atomic`.
 
     Return since when every delivery to the endpoint has failed. Return None and record nothing if the lease is lost: the
-    failure belongs to the address that the message was sent to, and the endpoint may have another by now. With `pauses`
-    the endpoint gets nothing else until the retry.
+    failure belongs to the address that the message was sent to, and the endpoint may have another by now. The endpoint gets
+    nothing for `pause` seconds.
     """
     due = Now() + timedelta(seconds=again or 0.0)
-    held = _renew(lease, failing_since=Coalesce("failing_since", Now()), **({"paused_until": due} if pauses else {}))
+    paused = {} if pause is None else {"paused_until": Now() + timedelta(seconds=pause)}
+    held = _renew(lease, failing_since=Coalesce("failing_since", Now()), **paused)
     if held is None:
         return None
     if again is None:

@@ -3623,6 +3623,8 @@ export interface components {
         ClientFields: {
             /** @description Lifetime of access tokens in seconds; null: the tenant's setting. */
             access_token_seconds?: number | null;
+            /** @description Default: ES256. RS256 is for APIs that verify RSA only. */
+            access_token_signed_response_alg?: components["schemas"]["OAuthClientAccessTokenSignedResponseAlg"] | null;
             /** @description Whether it is active. An inactive record is kept but rejected. */
             active?: boolean | null;
             /** @description Origins of web pages that may call the tenant's OpenID endpoints from a browser. */
@@ -3643,7 +3645,7 @@ export interface components {
             first_party?: boolean | null;
             /** @description An empty list: the default of the type. Sign users in with a browser: authorization_code; Renew tokens: refresh_token; Act for itself: client_credentials; Sign users in on devices without a browser: urn:ietf:params:oauth:grant-type:device_code. */
             grant_types?: components["schemas"]["GrantType"][] | null;
-            /** @description Algorithm that signs ID tokens of the client. */
+            /** @description Default: RS256. */
             id_token_signed_response_alg?: components["schemas"]["SigningAlgorithm"] | null;
             /** @description Public keys for private_key_jwt (RFC 7517 section 5); null: none. */
             jwks?: {
@@ -5396,6 +5398,8 @@ export interface components {
              * @example 900
              */
             access_token_seconds: number | null;
+            /** @description Algorithm that signs access tokens of the client. */
+            access_token_signed_response_alg: components["schemas"]["OAuthClientAccessTokenSignedResponseAlg"];
             /** @description Whether it is active. An inactive record is kept but rejected. */
             active: boolean;
             /**
@@ -5450,7 +5454,7 @@ export interface components {
              * @description Id of the record.
              */
             id: string;
-            /** @description Algorithm that signs ID tokens of the client. */
+            /** @description Algorithm that signs ID tokens and logout tokens of the client. */
             id_token_signed_response_alg: components["schemas"]["SigningAlgorithm"];
             /** @description Whether it is the tenant's default client, which cannot be deleted. */
             is_default: boolean;
@@ -5557,6 +5561,8 @@ export interface components {
              */
             updated_at: string;
         };
+        /** @enum {string} */
+        OAuthClientAccessTokenSignedResponseAlg: "ES256" | "RS256";
         /** @description RFC 6749 section 5.1, OpenID Connect Core section 3.1.3.3. */
         OpenIDToken: {
             /**
@@ -7078,7 +7084,7 @@ export interface components {
             sessions: components["schemas"]["Session"][];
         };
         /** @enum {string} */
-        SigningAlgorithm: "ES256" | "RS256";
+        SigningAlgorithm: "RS256" | "ES256";
         SmsCodeRequest: {
             /**
              * Format: uuid
@@ -7434,6 +7440,8 @@ export interface components {
              * @description Page of the tenant's application where end users set a new password. The token follows the #.
              */
             password_reset_url?: string;
+            /** @description Standard claims of the scope profile and the keys of metadata or app_metadata that they come from, such as given_name=metadata.first_name or picture=app_metadata.avatar. A value that is not of the claim's form, such as a picture that is no web address, is left out. */
+            profile_claims?: string[];
             /** @description Seconds after which an end user's unused session ends, 3600 or more. Never longer than the platform's. */
             refresh_token_seconds?: number;
             /** @description Region that the tenant's database does not leave, such as eu: it is created on a database server there and moved to no other. It can change once the database is in the new region. Operators only. */
@@ -7493,6 +7501,8 @@ export interface components {
              * @description Page of the tenant's application where end users set a new password. The token follows the #.
              */
             password_reset_url?: string | null;
+            /** @description Standard claims of the scope profile and the keys of metadata or app_metadata that they come from, such as given_name=metadata.first_name or picture=app_metadata.avatar. A value that is not of the claim's form, such as a picture that is no web address, is left out. */
+            profile_claims?: string[] | null;
             /** @description Seconds after which an end user's unused session ends, 3600 or more. Never longer than the platform's. */
             refresh_token_seconds?: number | null;
             /** @description Region that the tenant's database does not leave, such as eu: it is created on a database server there and moved to no other. It can change once the database is in the new region. Operators only. */
@@ -7552,6 +7562,12 @@ export interface components {
                 password_min_length: number;
                 /** @example https://app.example.com/password */
                 password_reset_url: string;
+                /**
+                 * @example [
+                 *       "given_name=metadata.first_name"
+                 *     ]
+                 */
+                profile_claims: string[];
                 /** @example 1209600 */
                 refresh_token_seconds: number;
                 /** @example eu */

@@ -8,8 +8,9 @@ from tenants.context import in_tenant
 from tests.console.people.browsing import operator_in, send, tenant_events, text_of
 from tests.console.staff import Staff, new_tenant_admin
 from tests.world import Api, TestTenant, capture_statements
+from userflow.sessions.key_pairs import RS256
 from userflow.sessions.models import TenantSigningKey
-from userflow.sessions.signing import RS256, rotate_signing_keys, signer, signing_key_status
+from userflow.sessions.signing import rotate_signing_keys, signer, signing_key_status
 
 KEYS = "/admin/inside/signing-keys/"
 

@@ -32,6 +32,7 @@ MEMBERS = {
     "jwks",
     "jwks_uri",
     "id_token_signed_response_alg",
+    "access_token_signed_response_alg",
     "audiences",
     "allowed_origins",
     "require_par",

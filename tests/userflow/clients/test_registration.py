@@ -25,7 +25,8 @@ def full(**members: Any) -> dict[str, Any]:
         "token_endpoint_auth_method": "private_key_jwt",
         "jwks": key_set(public_jwk(new_key(), kid="a")),
         "jwks_uri": None,
-        "id_token_signed_response_alg": "RS256",
+        "id_token_signed_response_alg": "ES256",
+        "access_token_signed_response_alg": "RS256",
         "audiences": ["https://api.example/orders", "urn:example:stock", "identity-api"],
         "allowed_origins": ["https://app.example", "http://localhost:3000", "http://[::1]:3000"],
         "require_par": True,
@@ -60,7 +61,7 @@ def test_defaults_of_public_client(tenant: TestTenant) -> None:
         ["authorization_code", "refresh_token"],
         "none",
     )
-    assert (made["id_token_signed_response_alg"], made["first_party"], made["jwks"]) == ("ES256", False, None)
+    assert (made["id_token_signed_response_alg"], made["first_party"], made["jwks"]) == ("RS256", False, None)
     assert {made[name] for name in ("jwks_uri", "logo_uri", "access_token_seconds", "default_max_age")} == {None}
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from django.db.models import F
 from django.utils.timezone import now
 
 from tenants import lookup
@@ -130,6 +131,47 @@ def test_silent_application_is_tried_once_a_pause(scene: Scene, receiver: Logout
         ("pending", 0)
     ] * 3
     assert messages(scene)[0].last_error == "connection failed"
+
+
+def seconds_pass(scene: Scene, seconds: int) -> None:
+    """Move retries and the pause of the application back by this time."""
+    gone = timedelta(seconds=seconds)
+    with in_tenant(scene.tenant.id):
+        WebhookMessage.objects.filter(status="pending").update(next_attempt_at=F("next_attempt_at") - gone)
+        WebhookEndpoint.objects.exclude(paused_until=None).update(paused_until=F("paused_until") - gone)
+
+
+def test_new_token_does_not_wait_for_retry_of_another(scene: Scene, receiver: LogoutReceiver, settings: Any) -> None:
+    settings.WEBHOOK_RETRY_FIRST_SECONDS = 300
+    statuses = iter([503, 204])
+    receiver.respond = lambda: (next(statuses), {})
+    sign_ins(scene, 0)
+    deliver()
+    seconds_pass(scene, 11)
+    scene.app.tokens()
+    sign_ins(scene, 0)
+    deliver()
+    assert [(message.status, message.attempts) for message in messages(scene)] == [("pending", 1), ("delivered", 1)]
+
+
+def test_silent_application_is_tried_once_in_ten_seconds(scene: Scene, receiver: LogoutReceiver, settings: Any) -> None:
+    settings.WEBHOOK_RETRY_FIRST_SECONDS = 1
+    receiver.close()
+    sign_ins(scene, 2)
+    for passed, attempts in ((0, [1, 0, 0]), (11, [1, 1, 0]), (11, [1, 1, 1]), (11, [2, 1, 1])):
+        seconds_pass(scene, passed)
+        deliver()
+        assert [message.attempts for message in messages(scene)] == attempts
+
+
+def test_application_that_asks_to_wait_is_not_tried_before(scene: Scene, receiver: LogoutReceiver) -> None:
+    answers = iter([(429, {"Retry-After": "60"}), (204, {}), (204, {})])
+    receiver.respond = lambda: next(answers)
+    sign_ins(scene, 1)
+    for passed, delivered in ((0, 0), (20, 0), (41, 2)):
+        seconds_pass(scene, passed)
+        deliver()
+        assert sum(message.status == "delivered" for message in messages(scene)) == delivered
 
 
 def test_dead_application_gives_up_after_the_retry_period(scene: Scene, receiver: LogoutReceiver) -> None:

@@ -1150,7 +1150,10 @@ GrantType: TypeAlias = Literal['authorization_code', 'refresh_token', 'client_cr
 TokenEndpointAuthMethod: TypeAlias = Literal['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt']
 
 
-SigningAlgorithm: TypeAlias = Literal['ES256', 'RS256']
+SigningAlgorithm: TypeAlias = Literal['RS256', 'ES256']
+
+
+OAuthClientAccessTokenSignedResponseAlg: TypeAlias = Literal['ES256', 'RS256']
 
 
 DirectoryKind: TypeAlias = Literal['active_directory', 'entra_id']
@@ -1210,6 +1213,9 @@ AppMetadataClaim: TypeAlias = str
 MetadataClaim: TypeAlias = str
 
 
+ProfileClaim: TypeAlias = str
+
+
 SmsCountry: TypeAlias = str
 
 
@@ -1235,6 +1241,7 @@ class TenantOwnSettingsRequest(TypedDict):
     app_metadata_claims: NotRequired[list[AppMetadataClaim] | None]
     external_id_claim: NotRequired[bool | None]
     metadata_claims: NotRequired[list[MetadataClaim] | None]
+    profile_claims: NotRequired[list[ProfileClaim] | None]
     sms_countries: NotRequired[list[SmsCountry] | None]
     region: NotRequired[str | None]
     outbound_authorities: NotRequired[str | None]
@@ -1262,6 +1269,7 @@ class TenantOwnSettings(TypedDict):
     app_metadata_claims: NotRequired[list[str]]
     external_id_claim: NotRequired[bool]
     metadata_claims: NotRequired[list[str]]
+    profile_claims: NotRequired[list[str]]
     sms_countries: NotRequired[list[str]]
     region: NotRequired[str]
     outbound_authorities: NotRequired[str]
@@ -1382,6 +1390,7 @@ class OAuthClient(TypedDict):
     jwks: dict[str, Any] | None
     jwks_uri: str | None
     id_token_signed_response_alg: SigningAlgorithm
+    access_token_signed_response_alg: OAuthClientAccessTokenSignedResponseAlg
     audiences: list[str]
     allowed_origins: list[str]
     require_par: bool
@@ -1780,6 +1789,7 @@ class Effective(TypedDict):
     app_metadata_claims: list[str]
     external_id_claim: bool
     metadata_claims: list[str]
+    profile_claims: list[str]
     sms_countries: list[str] | None
     region: str | None
     outbound_authorities: str | None
@@ -1925,6 +1935,7 @@ class ClientFields(TypedDict):
     jwks: NotRequired[dict[str, Any] | None]
     jwks_uri: NotRequired[str | None]
     id_token_signed_response_alg: NotRequired[SigningAlgorithm | None]
+    access_token_signed_response_alg: NotRequired[OAuthClientAccessTokenSignedResponseAlg | None]
     audiences: NotRequired[list[Audience] | None]
     allowed_origins: NotRequired[list[AllowedOrigin] | None]
     require_par: NotRequired[bool | None]
