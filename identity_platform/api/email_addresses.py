@@ -4,6 +4,8 @@ import re
 
 import idna
 
+from identity_platform.api.typed_text import trimmed
+
 _DOTS = re.compile("[.\u3002\uff0e\uff61]")
 LONGEST_ADDRESS = 254  # RFC 5321 section 4.5.3.1.3, without the angle brackets
 
@@ -40,10 +42,10 @@ class AddressInvalid(ValueError):
 def email_address(text: str) -> str:
     """Return the address as stored: local part as given, domain in lower-case A-labels (RFC 5321, RFC 5891, UTS #46).
 
-    Raises AddressInvalid. The local part is a dot-atom in ASCII: dotless i, long s and the Kelvin sign fold onto i, s
+    Blanks and invisible characters around it are left out. Raises AddressInvalid. The local part is a dot-atom in ASCII: dotless i, long s and the Kelvin sign fold onto i, s
     and k in some readers, so an address with one of them would belong to another person there.
     """
-    local, at, domain = text.rpartition("@")
+    local, at, domain = trimmed(text).rpartition("@")
     if not at or len(local) > 64 or not _LOCAL_PART.fullmatch(local):
         raise AddressInvalid
     address = f"{local}@{_domain(domain)}"

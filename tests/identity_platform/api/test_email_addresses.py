@@ -24,6 +24,8 @@ from identity_platform.api.email_addresses import AddressInvalid, email_address,
         (f"{'l' * 64}@example.com", f"{'l' * 64}@example.com"),
         (f"a@{'d' * 63}.example", f"a@{'d' * 63}.example"),
         ("1@1.example", "1@1.example"),
+        (" ann@example.com", "ann@example.com"),
+        ("\u2066ann@example.com\u2069\u00a0", "ann@example.com"),
     ],
 )
 def test_email_address_normalises_the_domain_only(text: str, address: str) -> None:
@@ -41,8 +43,6 @@ def test_email_address_normalises_the_domain_only(text: str, address: str) -> No
         "ann@@example.com",
         "ann@lee@example.com",
         "ann @example.com",
-        " ann@example.com",
-        "ann@example.com ",
         "ann@example.com\n",
         "ann\r\nBcc: x@example.com",
         "ann\0@example.com",

@@ -88,7 +88,7 @@ def test_ten_backup_codes_of_eighty_bits() -> None:
         ("OIL0-1111-2222-3333", "0110111122223333"),
         ("ABCD-EFGH-JKMN-PQR", None),
         ("ABCD-EFGH-JKMN-PQRU", None),
-        ("ABCD EFGH JKMN PQRS", None),
+        ("ABCD EFGH JKMN PQRS", "ABCDEFGHJKMNPQRS"),
         ("ABCD-EFGH-JKMN-PQR\u017f", None),
         ("", None),
     ],
