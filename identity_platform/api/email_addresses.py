@@ -42,8 +42,9 @@ class AddressInvalid(ValueError):
 def email_address(text: str) -> str:
     """Return the address as stored: local part as given, domain in lower-case A-labels (RFC 5321, RFC 5891, UTS #46).
 
-    Blanks and invisible characters around it are left out. Raises AddressInvalid. The local part is a dot-atom in ASCII: dotless i, long s and the Kelvin sign fold onto i, s
-    and k in some readers, so an address with one of them would belong to another person there.
+    Blanks and invisible characters around it are left out. Raises AddressInvalid. The local part is a dot-atom in ASCII:
+    dotless i, long s and the Kelvin sign fold onto i, s and k in some readers, so an address with one of them would belong
+    to another person there.
     """
     local, at, domain = trimmed(text).rpartition("@")
     if not at or len(local) > 64 or not _LOCAL_PART.fullmatch(local):
