@@ -46,6 +46,8 @@ urlpatterns = [
     path("docs/<path:path>", read_only(docs_site.site)),
     path("admin/", admin.site.urls),
     path(".well-known/security.txt", read_only(security_txt)),
+    # W3C, A Well-Known URL for Changing Passwords. Those of end users are at the tenants' addresses.
+    path(".well-known/change-password", read_only(RedirectView.as_view(pattern_name="admin:password_change"))),
     # Where browsers look for the icon of an answer that is no page.
     path(
         "favicon.ico",

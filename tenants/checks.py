@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from urllib.parse import urlsplit
 
 from django.apps import apps
 from django.conf import settings
@@ -38,6 +39,16 @@ def no_relation_crosses(**_: object) -> list[CheckMessage]:
         and isinstance(field.related_model, type)
         and lives_in_tenant(model) != lives_in_tenant(field.related_model)
     ]
+
+
+@register()
+def base_url_is_an_origin(**_: object) -> list[CheckMessage]:
+    """Reject a BASE_URL with more than scheme and host: all paths of the platform begin at the root of its host."""
+    address = urlsplit(settings.BASE_URL)
+    if f"{address.scheme}://{address.netloc}" == settings.BASE_URL and address.scheme in ("http", "https"):
+        return []
+    hint = "Give the platform a host of its own and set BASE_URL to its address, such as https://id.example.org."
+    return [Error(f"BASE_URL must have scheme and host only, not {settings.BASE_URL!r}.", hint=hint, id="tenants.E006")]
 
 
 @register(Tags.security, deploy=True)

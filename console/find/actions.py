@@ -12,7 +12,7 @@ from uuid import UUID
 from django.db.models import Model, QuerySet, Value
 from django.db.models.functions import Collate, Lower
 
-from identity_platform.api.email_addresses import key_of_spelling
+from identity_platform.api.email_addresses import key_of_spelling, search_key
 from registry.models import Service
 from tenants.lookup import GONE
 from tenants.models import Tenant
@@ -147,6 +147,7 @@ def _matching(rows: QuerySet[Rows], words: str, *fields: str) -> list[Rows]:
     found: dict[object, Rows] = {}
     for field in fields:
         ordered = rows.annotate(beginning=Collate(Lower(field), "C")).order_by("beginning")
-        begin_so = ordered.filter(beginning__startswith=Lower(Value(words)))
+        text = search_key(words) if field == "email_key" else words
+        begin_so = ordered.filter(beginning__startswith=Lower(Value(text)))
         found |= {row.pk: row for row in begin_so[: MOST_SHOWN + 1]}
     return list(found.values())

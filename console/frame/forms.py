@@ -15,6 +15,7 @@ from unfold import widgets
 from console.frame.access import Context
 from console.frame.records import Text
 from identity_platform.api.errors import MalformedBody
+from identity_platform.api.form_fields import AddressField
 from identity_platform.api.parsers import json_object
 
 LONGEST_REASON = 500
@@ -69,9 +70,10 @@ class Line(forms.CharField):
     widget = widgets.UnfoldAdminTextInputWidget
 
 
-class Address(forms.CharField):
-    """An e-mail address, validated by the serializer."""
+class Address(AddressField):
+    """An e-mail address."""
 
+    default_error_messages = {"invalid": _("Enter an e-mail address such as name@example.com.")}
     widget = widgets.UnfoldAdminEmailInputWidget
 
 

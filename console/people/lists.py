@@ -27,6 +27,7 @@ from console.frame.lists import ActiveFilter, ChoiceFilter, TenantModelAdmin, co
 from console.frame.records import NOTHING, Text
 from console.frame.scope import tenant_at
 from console.people.bulk import PAGES, SELECTED, SelectedUsersView
+from identity_platform.api.email_addresses import search_key
 from mfa import factors
 from openid.account.devices import device_in_words
 from tenants.target import TENANT_ALIAS
@@ -58,7 +59,7 @@ def matching(users: QuerySet[EndUser], words: str) -> QuerySet[EndUser]:
 
     In either case also the user with this external id.
     """
-    key, same_id = words.lower(), Q(external_id=words)
+    key, same_id = search_key(words), Q(external_id=words)
     if "@" in key or is_large():
         return users.filter(Q(email_key__startswith=key) | same_id)
     return users.filter(Q(email_key__contains=key) | Q(name__icontains=words) | same_id)

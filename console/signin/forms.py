@@ -7,9 +7,10 @@ from django.utils.translation import gettext_lazy as _
 from unfold.widgets import UnfoldAdminPasswordWidget, UnfoldAdminTextInputWidget
 
 from console.frame.access import Context
-from console.frame.forms import FormOptions
+from console.frame.forms import Address, FormOptions
 from console.frame.records import Text
 from identity_platform.api.errors import MalformedBody
+from identity_platform.api.form_fields import SixDigitsField
 from identity_platform.api.parsers import json_object
 from mfa.totp.backup_codes import normalised
 
@@ -40,19 +41,15 @@ class SignInForm(forms.Form):
     password = Password(label=_("Password"), autocomplete="current-password")
 
 
-class Code(forms.RegexField):
-    """The six digits of an authenticator app. Apps show a space in the middle."""
+class Code(SixDigitsField):
+    """The six digits of an authenticator app."""
 
-    def to_python(self, value: object) -> str:
-        return (super().to_python(value) or "").replace(" ", "")
+    default_error_messages = {"invalid": _("Enter the six digits that the app shows.")}
 
 
 class CodeForm(forms.Form):
     code = Code(
-        r"^[0-9]{6}$",
-        label=_("Code from your authenticator app"),
-        error_messages={"invalid": _("Enter the six digits that the app shows.")},
-        widget=_text(autocomplete="one-time-code", inputmode="numeric", maxlength="7"),
+        label=_("Code from your authenticator app"), widget=_text(autocomplete="one-time-code", inputmode="numeric")
     )
 
 
@@ -74,7 +71,7 @@ class BackupCodeForm(forms.Form):
 
     def clean_backup_code(self) -> str:
         """Return the code in its stored form, without dashes and differences of case."""
-        code = normalised("".join(str(self.cleaned_data["backup_code"]).split()))
+        code = normalised(str(self.cleaned_data["backup_code"]))
         if code is None:
             raise forms.ValidationError(_("A backup code has four groups of four letters and digits."))
         return code
@@ -160,8 +157,4 @@ class NewPasskeyForm(PasskeyForm):
 
 
 class ForgottenForm(forms.Form):
-    email = forms.EmailField(
-        label=_("E-mail address"),
-        max_length=254,
-        widget=_text(type="email", autocomplete="email", autofocus=True),
-    )
+    email = Address(label=_("E-mail address"), widget=_text(type="email", autocomplete="email", autofocus=True))

@@ -147,8 +147,7 @@ class ProvisionForm(forms.Form):
     username = Line(
         max_length=LONGEST_NAME, label=_("First admin: username"), widget=Line.widget({"autocomplete": "off"})
     )
-    email = forms.EmailField(
-        max_length=254,
+    email = Address(
         label=_("First admin: e-mail address"),
         help_text=_("A link to set a password is sent there once the tenant is active."),
         widget=Address.widget({"autocomplete": "off"}),

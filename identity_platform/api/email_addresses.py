@@ -4,8 +4,12 @@ import re
 
 import idna
 
+from identity_platform.api.typed_text import trimmed
+
 _DOTS = re.compile("[.\u3002\uff0e\uff61]")
 LONGEST_ADDRESS = 254  # RFC 5321 section 4.5.3.1.3, without the angle brackets
+
+_LONGEST_LABEL = 63  # RFC 1035 section 2.3.4
 
 _ATEXT = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _LOCAL_PART = re.compile(rf"{_ATEXT}(?:\.{_ATEXT})*")
@@ -40,10 +44,11 @@ class AddressInvalid(ValueError):
 def email_address(text: str) -> str:
     """Return the address as stored: local part as given, domain in lower-case A-labels (RFC 5321, RFC 5891, UTS #46).
 
-    Raises AddressInvalid. The local part is a dot-atom in ASCII: dotless i, long s and the Kelvin sign fold onto i, s
-    and k in some readers, so an address with one of them would belong to another person there.
+    Blanks and invisible characters around it are left out. Raises AddressInvalid. The local part is a dot-atom in ASCII:
+    dotless i, long s and the Kelvin sign fold onto i, s and k in some readers, so an address with one of them would belong
+    to another person there.
     """
-    local, at, domain = text.rpartition("@")
+    local, at, domain = trimmed(text).rpartition("@")
     if not at or len(local) > 64 or not _LOCAL_PART.fullmatch(local):
         raise AddressInvalid
     address = f"{local}@{_domain(domain)}"
@@ -65,6 +70,19 @@ def key_of_spelling(text: str) -> str | None:
         return email_key(email_address(text))
     except AddressInvalid:
         return None
+
+
+def search_key(words: str) -> str:
+    """Return words as they occur in `email_key`: in lower case, with whole labels of a domain in the form that is stored."""
+    local, at, domain = trimmed(words).lower().rpartition("@")
+    return local + at + ".".join(_stored_label(label) for label in _DOTS.split(domain))
+
+
+def _stored_label(label: str) -> str:
+    try:
+        return label if label.isascii() or len(label) > _LONGEST_LABEL else a_labels(label)
+    except DomainInvalid:
+        return label
 
 
 def _domain(text: str) -> str:

@@ -10,6 +10,7 @@ from typing import Final
 import phonenumbers
 from phonenumbers import PhoneNumberFormat, PhoneNumberType
 
+from identity_platform.api.typed_text import compact
 from identity_platform.crypto import keyed_digest
 from mfa.errors import PhoneRejected
 
@@ -19,6 +20,8 @@ TRIES: Final = 5
 TRIES_KEPT: Final = timedelta(minutes=15)
 # ITU-T E.164: plus sign, country code, at most 15 digits in all; ASCII digits only.
 _E164 = re.compile(r"\+[1-9][0-9]{6,14}")
+# What people write between digits.
+_PUNCTUATION = re.compile(r"[().\-/]")
 # Toll fraud uses premium, shared-cost, satellite and landline numbers. North America does not distinguish mobile from fixed
 # numbers.
 _MOBILE = frozenset({PhoneNumberType.MOBILE, PhoneNumberType.FIXED_LINE_OR_MOBILE})
@@ -41,19 +44,33 @@ class Number:
         return f"***-***-{self.last_four}"
 
 
+def typed_number(text: str) -> str:
+    """Return a number as `mobile_number` takes it, from what people type or paste into a page.
+
+    The API takes the E.164 form only.
+    """
+    return _PUNCTUATION.sub("", compact(text))
+
+
 def mobile_number(text: str, *, countries: Collection[str] | None) -> Number:
     """Return the number if it is a mobile one of these countries (ISO 3166; None: all). Raises PhoneRejected (400)."""
     if not _E164.fullmatch(text):
-        raise _rejected("Send it in E.164 form: plus sign, country code, digits, nothing else.")
+        raise _rejected("Write + and the country code, then the number, such as +447400123456.")
     try:
         parsed = phonenumbers.parse(text, None)
     except phonenumbers.NumberParseException:
-        raise _rejected("No country has this prefix.") from None
+        raise _rejected(
+            "No country has this code. Write + and the country code, then the number, such as +447400123456."
+        ) from None
     if not phonenumbers.is_valid_number(parsed):
-        raise _rejected("No such number is in use in its country.")
+        raise _rejected(
+            "There is no such number in its country. Check the digits; a complete number is, for example, +447400123456."
+        )
     if phonenumbers.format_number(parsed, PhoneNumberFormat.E164) != text:
         # The parser also accepts a national prefix; with it one phone would have several numbers.
-        raise _rejected("Send it without the prefix for calls within its country: +44 7400..., not +44 07400...")
+        raise _rejected(
+            "Leave out the 0 or other prefix for calls within the country: +447400123456, not +4407400123456."
+        )
     if phonenumbers.number_type(parsed) not in _MOBILE:
         raise _rejected("Only mobile numbers receive codes.")
     if countries is not None and phonenumbers.region_code_for_number(parsed) not in countries:

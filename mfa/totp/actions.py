@@ -99,7 +99,7 @@ def show_totp_setup_again(*, realm: Realm, tenant_id: UUID | None, email: str, s
 
 
 def _setup(realm: Realm, user: Account, secret: bytes) -> Setup:
-    issuer = issuer_of(realm, user)
+    issuer = engine.label_issuer(issuer_of(realm, user))
     url = engine.otp_auth_url(secret, issuer=issuer, account=user.email)
     return Setup(
         secret=engine.encoded(secret),

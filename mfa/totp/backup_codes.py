@@ -3,6 +3,7 @@
 import re
 import secrets
 
+from identity_platform.api.typed_text import compact
 from identity_platform.crypto import keyed_digest
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's, without I, L, O, U
@@ -23,8 +24,9 @@ def _dashed(code: str) -> str:
 
 
 def normalised(text: str) -> str | None:
-    """Return the code without dashes in upper case, or None if it does not have the form of one."""
-    code = text.replace("-", "").upper().translate(_MISREAD) if text.isascii() else ""
+    """Return the code without dashes and blanks, in upper case and ASCII, or None if it does not have the form of one."""
+    code = compact(text).replace("-", "")
+    code = code.upper().translate(_MISREAD) if code.isascii() else ""
     return code if _SPELLING.fullmatch(code) else None
 
 

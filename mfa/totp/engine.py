@@ -57,8 +57,16 @@ def matching_step(secret: bytes, code: str, *, at: float, after: int | None = No
     return found
 
 
+def label_issuer(name: str) -> str:
+    """Return the name as authenticators can show it: without colons, which end the issuer in a label, also encoded ones."""
+    return " ".join(name.replace(":", " ").split()) or "Identity platform"
+
+
 def otp_auth_url(secret: bytes, *, issuer: str, account: str) -> str:
-    """Return the key URI that authenticators read (Google Authenticator wiki, Key Uri Format), percent-encoded."""
+    """Return the key URI that authenticators read (Google Authenticator wiki, Key Uri Format), percent-encoded.
+
+    `issuer` is what `label_issuer` returns. E-mail addresses of users have no colon.
+    """
     label = f"{quote(issuer, safe='')}:{quote(account, safe='@')}"
     return (
         f"otpauth://totp/{label}?secret={encoded(secret)}&issuer={quote(issuer, safe='')}"

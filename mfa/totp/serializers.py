@@ -9,7 +9,7 @@ COMPLETES = "Ticket of the login that must enroll first: the new factor complete
 
 
 class BackupCodeText(Text):
-    """A backup code, with or without dashes and in any case; validated to its normalised form.
+    """A backup code, with or without dashes and blanks and in any case; validated to its normalised form.
 
     One of the wrong form is a bad request (400), not an attempt.
     """

@@ -31,7 +31,7 @@ from openid.pages import errors, forms
 from openid.pages.consent import IN_WORDS, in_words
 from openid.pages.enrollment import codes_page
 from openid.pages.journey import SignedInPage
-from openid.pages.page import Context, FormPage
+from openid.pages.page import Context, FormPage, Page
 from openid.pages.proofs import WAYS
 from tenants.context import in_tenant
 from userflow.accounts.principals import Principal
@@ -161,6 +161,14 @@ class SecurityPage(AccountPage):
             "rp_id": rp_id,
         }
         return self.account_page("security", _("Sign-in and security"), context)
+
+
+class ChangePasswordAddress(Page):
+    """The address that password managers know (W3C, A Well-Known URL for Changing Passwords)."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Redirect to the page that changes the password."""
+        return self.to("account/password")
 
 
 class PasswordChangePage(ProvenFormPage):

@@ -16,6 +16,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 from django.utils.timezone import now
 
+from identity_platform.api.typed_text import compact
 from identity_platform.audit.origin import current_origin
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.crypto import SealContext, hash_token, keyed_digest, new_token, seal, unseal
@@ -61,7 +62,7 @@ def new_device_code(
 
 def normalized(typed: str) -> str | None:
     """Return the letters of a user code as typed, without dashes, blanks and difference of case; None if it is no code."""
-    letters = "".join(letter for letter in typed.upper() if letter.isalnum())
+    letters = "".join(letter for letter in compact(typed).upper() if letter.isalnum())
     return letters if len(letters) == USER_CODE_LETTERS and set(letters) <= set(ALPHABET) else None
 
 

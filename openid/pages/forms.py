@@ -1,6 +1,5 @@
 """Forms of the hosted pages. `autocomplete` lets browsers and password managers fill them in (WCAG 2.2, 1.3.5)."""
 
-import re
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -8,10 +7,11 @@ from django import forms
 from django.core.validators import ProhibitNullCharactersValidator, RegexValidator
 from django.utils.translation import gettext_lazy as _
 
-from identity_platform.api.email_addresses import LONGEST_ADDRESS, AddressInvalid, email_address
 from identity_platform.api.errors import MalformedBody
 from identity_platform.api.fields import NOT_IN_A_LINE
+from identity_platform.api.form_fields import AddressField, SixDigitsField
 from identity_platform.api.parsers import json_object
+from mfa.sms.codes import typed_number
 from mfa.totp.backup_codes import normalised
 from openid.device.codes import normalized as normalized_user_code
 from userflow.branding.texts import named_languages
@@ -47,19 +47,15 @@ class Line(forms.CharField):
             raise forms.ValidationError(_("Enter one line without control characters."))
 
 
-class EmailField(forms.CharField):
+class EmailField(AddressField):
     """An address, as the API stores it."""
 
-    def __init__(self, *, autocomplete: str = "username") -> None:
-        widget = forms.EmailInput(attributes(autocomplete, inputmode="email"))
-        super().__init__(label=_("E-mail address"), max_length=LONGEST_ADDRESS, widget=widget)
+    default_error_messages = {"invalid": _("Enter an e-mail address such as name@example.com.")}
 
-    def clean(self, value: Any) -> str:
-        """Return the address. Raises ValidationError."""
-        try:
-            return email_address(super().clean(value))
-        except AddressInvalid as problem:
-            raise forms.ValidationError(_("Enter an e-mail address such as name@example.com.")) from problem
+    def __init__(self, *, autocomplete: str = "username") -> None:
+        super().__init__(
+            label=_("E-mail address"), widget=forms.EmailInput(attributes(autocomplete, inputmode="email"))
+        )
 
 
 class PasswordField(forms.CharField):
@@ -97,17 +93,13 @@ class PasswordForm(PageForm):
     password = PasswordField(label=_("Password"), autocomplete="current-password")
 
 
-class Digits(forms.RegexField):
-    """Six digits. Apps and messages show a space in the middle."""
+class Digits(SixDigitsField):
+    """Six digits."""
+
+    default_error_messages = {"invalid": _("Enter the six digits.")}
 
     def __init__(self, *, label: Any) -> None:
-        widget = forms.TextInput(attributes("one-time-code", inputmode="numeric", maxlength="7"))
-        super().__init__(
-            r"^[0-9]{6}\Z", label=label, error_messages={"invalid": _("Enter the six digits.")}, widget=widget
-        )
-
-    def to_python(self, value: object) -> str:
-        return (super().to_python(value) or "").replace(" ", "")
+        super().__init__(label=label, widget=forms.TextInput(attributes("one-time-code", inputmode="numeric")))
 
 
 class TotpForm(PageForm):
@@ -141,7 +133,7 @@ class BackupCodeForm(PageForm):
 
     def clean_backup_code(self) -> str:
         """Return the code in its stored form, without dashes and differences of case."""
-        code = normalised("".join(str(self.cleaned_data["backup_code"]).split()))
+        code = normalised(str(self.cleaned_data["backup_code"]))
         if code is None:
             raise forms.ValidationError(_("A backup code has four groups of four letters and digits."))
         return code
@@ -173,7 +165,7 @@ class PhoneForm(PageForm):
 
     def clean_phone_number(self) -> str:
         """Return the number without the spaces and dashes that people write."""
-        return re.sub(r"[\s().-]", "", str(self.cleaned_data["phone_number"]))
+        return typed_number(str(self.cleaned_data["phone_number"]))
 
 
 class NewPasswordForm(PageForm):

@@ -31,6 +31,7 @@ urlpatterns = [
     path("account", account.ProfilePage.as_view()),
     path("account/email", account.EmailPage.as_view()),
     path("account/security", account.SecurityPage.as_view()),
+    path(".well-known/change-password", account.ChangePasswordAddress.as_view()),
     path("account/password", account.PasswordChangePage.as_view()),
     path("account/remove/<uuid:factor_id>", account.RemoveFactorPage.as_view()),
     path("account/rename/<uuid:factor_id>", account.RenamePasskeyPage.as_view()),

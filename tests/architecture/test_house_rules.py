@@ -23,7 +23,7 @@ MEANINGLESS = {"utils", "util", "helpers", "helper", "common", "base", "misc", "
 GIVEN_BY_DJANGO = {Path("tenants/backend/base.py"), Path("identity_platform/postgresql/base.py")}
 # Pages, documents and metrics, which are not JSON endpoints of the API.
 PAGES = ("admin/", "docs", "demo/", "password/reset", "email/verify", "email/undo", "invitations/accept", "favicon.ico")
-NOT_OURS = ("schema", "metrics", ".well-known/security.txt", *PAGES)
+NOT_OURS = ("schema", "metrics", ".well-known/security.txt", ".well-known/change-password", *PAGES)
 
 
 def modules() -> list[Path]:

@@ -29,7 +29,7 @@ from userflow.credentials.email_verification import tell_of_ended_use
 from userflow.email.undo import offer_undo
 from userflow.endusers.taken import tell_owner
 from userflow.mail.queue import queue_mail
-from userflow.mail.rendering import PLATFORM
+from userflow.mail.rendering import PLATFORM, render
 from userflow.mail_delivery import background
 
 RESET = {
@@ -254,3 +254,22 @@ def test_forked_process_sends_with_threads_of_its_own(tmp_path: Path, settings: 
     assert os.waitpid(child, 0)[1] == 0
     (written,) = tmp_path.iterdir()
     assert b"To: after@example.com" in written.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("sender", "domain"),
+    [
+        ("Identity <no-reply@id.example.org>", "id.example.org"),
+        ("no-reply@m\u00fcnchen.example", "xn--mnchen-3ya.example"),
+        ("no-reply@mail_host", "mail_host"),
+    ],
+)
+def test_message_id_has_the_domain_of_the_sender(settings: Any, sender: str, domain: str) -> None:
+    settings.DEFAULT_FROM_EMAIL = sender
+    facts = {"issuer": "Acme", "link": "https://id.example.org/reset#token=t", "token": "t"}
+    first, second = (
+        render("password_reset", to="ann@example.com", facts=facts, branding=None, language="").message()["Message-ID"]
+        for _ in range(2)
+    )
+    assert re.fullmatch(rf"<[^@>]+@{re.escape(domain)}>", first)
+    assert first != second

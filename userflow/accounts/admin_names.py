@@ -5,6 +5,7 @@ from django.db.models.functions import Lower
 from django.db.models.lookups import Exact
 
 from identity_platform.api.email_addresses import key_of_spelling
+from identity_platform.api.typed_text import trimmed
 from tenants.states import Purpose, allowing
 from userflow.accounts.models import AdminUser
 
@@ -28,11 +29,20 @@ def address_is(key: str) -> models.Q:
     return models.Q(email_key=key) & (models.Q(email_verified_at__isnull=False) | models.Q(~models.Exists(others)))
 
 
+def key_of_name(name: str) -> str:
+    """Return the key that attempts at an unknown name are counted by: all spellings of a name share their attempts.
+
+    Those at a user's name do, so a difference would tell which names exist.
+    """
+    return key_of_spelling(name) or trimmed(name).lower()
+
+
 def admins_named(name: str) -> models.QuerySet[AdminUser]:
     """The admin user of this username or e-mail address, in any spelling of either; the first one counts.
 
     A username may have the form of an address. The user who has verified that address comes first.
     """
+    name = trimmed(name)
     key = key_of_spelling(name)
     if key is None:
         return AdminUser.objects.filter(username_is(name))

@@ -130,12 +130,31 @@ def matches(password: str, encoded: str | None) -> bool:
     tried = password[:LONGEST]
     lane = FOREIGN if usable and encoded and _is_dear(encoded) else OWN
     with lane.enter():
-        if usable and encoded and is_foreign(encoded):
-            hasher = foreign_hashes.identify(encoded)
-            right = hasher is not None and hasher.verify(tried, encoded)
-        else:
-            right = hashers.check_password(_normal(tried), encoded if usable and encoded else dummy)
+        # Without another turn between the forms: a lane that is full then would give the attempt back after a guess.
+        right = any(
+            _verifies(form, encoded if usable and encoded else dummy)
+            for form in _forms(tried, encoded if usable else None)
+        )
     return right and usable and len(password) <= LONGEST
+
+
+def _forms(password: str, encoded: str | None) -> list[str]:
+    """Return the Unicode forms of the password that the hash may be of: at most three, and one for letters of ASCII.
+
+    Hashes of ours are of NFC, and so is the one that stands for an unknown user. Another system may have hashed what the
+    keyboard sent.
+    """
+    normal = _normal(password)
+    if not encoded or encoded.startswith(_CURRENT):
+        return [normal]
+    return list(dict.fromkeys((password, normal, unicodedata.normalize("NFD", password))))
+
+
+def _verifies(password: str, encoded: str) -> bool:
+    if not is_foreign(encoded):
+        return hashers.check_password(password, encoded)
+    hasher = foreign_hashes.identify(encoded)
+    return hasher is not None and hasher.verify(password, encoded)
 
 
 def _is_dear(encoded: str) -> bool:

@@ -10,6 +10,7 @@ import orjson
 from django.db import connections
 from django.db.backends.utils import CursorWrapper
 
+from identity_platform.api.email_addresses import search_key
 from identity_platform.api.pagination import offset
 from identity_platform.api.totals import total_of
 from identity_platform.postgresql.json_pages import Query, Slice, json_time, read_page
@@ -74,7 +75,7 @@ def conditions(filters: Mapping[str, object]) -> tuple[str, list[Any]]:
     """Return WHERE clause and parameters of the filters; `clients` are client ids, `providers` full names."""
     values: list[Any] = []
     for name, value in filters.items():
-        text = str(value).lower() if name == "email" else str(value)
+        text = search_key(str(value)) if name == "email" else str(value)
         values.append(pattern(text) if name in ("email", "name") else value)
     return (f" WHERE {' AND '.join(_CONDITIONS[name] for name in filters)}" if filters else ""), values
 

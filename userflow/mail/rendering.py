@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from email.headerregistry import Address
-from email.utils import parseaddr
+from email.utils import make_msgid, parseaddr
 
 from django.conf import settings
 from django.core.mail import EmailMultiAlternatives
@@ -11,6 +11,7 @@ from django.utils import translation
 from django.utils.translation import gettext_lazy as _
 
 from identity_platform.api.display_name import is_misleading
+from identity_platform.api.email_addresses import a_labels
 from identity_platform.audit.origin import current_origin
 from userflow.branding.colors import DARK, LIGHT, accent
 from userflow.branding.models import Branding
@@ -60,7 +61,7 @@ def render(
         html = _html(template, subject, text, footer, facts, branding)
     plain = f"{text}\n\n-- \n{footer}\n" if footer else f"{text}\n"
     # Prevents automatic replies (RFC 3834 section 5).
-    headers = {"Auto-Submitted": "auto-generated"}
+    headers = {"Auto-Submitted": "auto-generated", "Message-ID": _message_id()}
     message = EmailMultiAlternatives(subject, plain, sender, to=[to], headers=headers)
     message.attach_alternative(html, "text/html")
     return message
@@ -76,6 +77,13 @@ def _language(branding: Branding, own: str) -> str:
         return own
     accepted = "" if origin.actor_kind in STAFF else origin.accept_language
     return origin.language or branding.language or known_language(accepted_codes(accepted)) or LANGUAGES[0]
+
+
+def _message_id() -> str:
+    """Return a new id at the sender's domain (RFC 5322 section 3.6.4): Django's has the name of the machine."""
+    _, address = parseaddr(str(settings.DEFAULT_FROM_EMAIL))
+    domain = address.rpartition("@")[2] or "localhost"
+    return make_msgid(domain=domain if domain.isascii() else a_labels(domain))
 
 
 def _sender(name: str) -> str:

@@ -12,7 +12,7 @@ from identity_platform.audit.origin import set_actor, set_end_user_address
 from tenants import lookup
 from tenants.context import in_tenant
 from tenants.states import Purpose
-from userflow.accounts.admin_names import admins_named, may_enter
+from userflow.accounts.admin_names import admins_named, key_of_name, may_enter
 from userflow.accounts.models import Account, AdminUser, EndUser
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.accounts.session_policy import AAL2, required_acr
@@ -62,7 +62,7 @@ def sign_in_admin(*, username: str, password: str, user_agent: str = "") -> Sign
     """
     enters = ExpressionWrapper(may_enter(), output_field=BooleanField())
     user = admins_named(username).annotate(enters=enters).first()
-    who = user.pk if user else username.lower()
+    who = user.pk if user else key_of_name(username)
     known = user is not None and attempts.is_known_network(ADMINS, user.pk)
     caller = attempts.KNOWN_NETWORK if known else attempts.UNKNOWN_NETWORK
     with attempts.counted(ADMINS, who, factor=attempts.PASSWORD, caller=caller):

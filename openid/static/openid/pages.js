@@ -104,6 +104,13 @@ addEventListener("pageshow", () => {
 
 // --- small things -----------------------------------------------------------------------------------------------------
 
+// The server leaves out invisible characters around an address, but browsers refuse to send the form with them.
+for (const field of document.querySelectorAll("input[type=email]")) {
+  field.addEventListener("change", () => {
+    field.value = field.value.replace(/^[\p{Cf}\p{Zs}]+|[\p{Cf}\p{Zs}]+$/gu, "");
+  });
+}
+
 for (const field of document.querySelectorAll("[data-show] [data-password]")) {
   const {show, hide} = field.form.dataset;
   const button = document.createElement("button");

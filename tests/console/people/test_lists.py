@@ -83,6 +83,9 @@ def test_end_users_are_found_by_address_and_name(tenant: TestTenant, staff: Staf
         assert ada.email in page, words
         assert bob.email not in page, words
     assert ada.email not in text_of(staff.get(USERS, q=f"%{mark}"))
+    tenant.register(f"eva-{mark}@m\u00fcnchen.example")
+    for words in (f"eva-{mark}@m\u00fcnchen.example", f"eva-{mark}@xn--mnchen-3ya.example"):
+        assert f"eva-{mark}@xn--mnchen-3ya.example" in text_of(staff.get(USERS, q=words)), words
 
 
 def test_end_users_of_other_tenant_are_not_listed(tenant: TestTenant, other_tenant: TestTenant, staff: Staff) -> None:

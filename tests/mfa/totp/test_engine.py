@@ -1,12 +1,15 @@
 """Codes, pictures and backup codes, without a database."""
 
 import io
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import cv2
 import numpy
 import pyotp
 import pytest
 import zxingcpp
+from hypothesis import example, given
+from hypothesis import strategies as st
 from PIL import Image
 
 from mfa.totp import backup_codes, engine
@@ -62,9 +65,25 @@ def test_two_decoders_read_exactly_the_url(issuer: str, read: object) -> None:
 
 def test_url_has_issuer_account_and_secret() -> None:
     secret = engine.new_secret()
-    url = engine.otp_auth_url(secret, issuer="Größe: Söhne", account="a@example.com")
+    url = engine.otp_auth_url(secret, issuer="Größe Söhne", account="a@example.com")
     read = pyotp.parse_uri(url)
-    assert (read.issuer, read.name, read.secret) == ("Größe: Söhne", "a@example.com", engine.encoded(secret))
+    assert (read.issuer, read.name, read.secret) == ("Größe Söhne", "a@example.com", engine.encoded(secret))
+
+
+@given(st.text(max_size=20))
+@example("Acme: Payments")
+@example(":::")
+@example("a%3Ab")
+def test_authenticator_reads_issuer_and_account_from_the_label(name: str) -> None:
+    issuer = engine.label_issuer(name)
+    url = urlsplit(engine.otp_auth_url(b"x" * 20, issuer=issuer, account="a+b@example.com"))
+    # As Google Authenticator does: decode the label, then cut it at the first colon, and compare with the parameter.
+    prefix, colon, account = unquote(url.path.removeprefix("/")).partition(":")
+    assert (url.scheme, url.netloc, colon, account.strip()) == ("otpauth", "totp", ":", "a+b@example.com")
+    assert [prefix] == parse_qs(url.query)["issuer"] == [issuer]
+    assert issuer
+    assert ":" not in issuer
+    assert issuer.split() == (name.replace(":", " ").split() or ["Identity", "platform"])
 
 
 def test_manual_entry_is_the_secret_in_groups_of_four() -> None:
@@ -88,7 +107,7 @@ def test_ten_backup_codes_of_eighty_bits() -> None:
         ("OIL0-1111-2222-3333", "0110111122223333"),
         ("ABCD-EFGH-JKMN-PQR", None),
         ("ABCD-EFGH-JKMN-PQRU", None),
-        ("ABCD EFGH JKMN PQRS", None),
+        ("ABCD EFGH JKMN PQRS", "ABCDEFGHJKMNPQRS"),
         ("ABCD-EFGH-JKMN-PQR\u017f", None),
         ("", None),
     ],

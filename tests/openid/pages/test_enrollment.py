@@ -64,7 +64,7 @@ def test_account_enrolls_own_user_after_abandoned_sign_in(new_tenant: Callable[[
     assert other.email in visitor.words
     Tenant.objects.filter(pk=tenant.id).update(settings={})
     visitor.opens("account/security")
-    follows(visitor, "Add a way to sign in")
+    follows(visitor, "Add a second factor or passkey")
     assert (visitor.at, own.email in visitor.words) == ("step-up", True)
     visitor.sends(password=PASSWORD)
     assert own.email in visitor.words

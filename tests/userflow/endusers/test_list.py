@@ -136,6 +136,14 @@ def test_admin_list_finds_users_by_address_and_name(village: TestTenant, other_t
     assert other_tenant.api.post(ADMIN, {**asked, "email": "v0"}).status_code == 403
 
 
+def test_address_with_an_international_domain_is_found_in_both_forms(tenant: TestTenant) -> None:
+    local = f"ann-{uuid4().hex[:8]}"
+    tenant.register(f"{local}@m\u00fcnchen.example")
+    for words in (f"{local}@M\u00fcnchen.example", f"{local}@xn--mnchen-3ya.example", f"{local}@m\u00fcnchen"):
+        found = listed(tenant, email=words)
+        assert [user["email"] for user in found["users"]] == [f"{local}@xn--mnchen-3ya.example"], words
+
+
 def test_project_filters_by_the_users_client(tenant: TestTenant) -> None:
     client = Client.objects.create(
         tenant_id=tenant.id, name="p", project_id=f"project-{secrets.token_hex(3)}", self_registration=True

@@ -3,9 +3,13 @@
 import base64
 import hashlib
 import secrets
+import sys
+import unicodedata
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
+from types import FrameType
+from typing import Literal
 
 import argon2
 import bcrypt
@@ -19,6 +23,7 @@ from tests.world import PASSWORD, Api, TestTenant, User
 from userflow.accounts.models import AdminUser, EndUser
 from userflow.credentials import foreign_hashes, passwords
 
+Normalization = Literal["NFC", "NFD"]
 SECRET = "Füße 9 horses battery"
 SALT = b"0123456789abcdef"
 
@@ -82,6 +87,58 @@ def test_first_login_replaces_foreign_hash(name: str, tenant: TestTenant) -> Non
         stored = EndUser.objects.get(pk=person.id).password
     assert stored.startswith("argon2$argon2id$v=19$m=19456,t=2,p=1$")
     assert not passwords.is_outdated(stored)
+
+
+@pytest.mark.parametrize("typed", ["NFC", "NFD"])
+@pytest.mark.parametrize("hashed", ["NFC", "NFD"])
+@pytest.mark.parametrize("django", [False, True], ids=["phc", "django"])
+def test_login_finds_the_unicode_form_that_was_hashed(
+    hashed: Normalization, typed: Normalization, django: bool, tenant: TestTenant
+) -> None:
+    person = tenant.register()
+    encoded = argon2.PasswordHasher(1, 64, 1).hash(unicodedata.normalize(hashed, SECRET))
+    with in_tenant(tenant.id):
+        EndUser.objects.filter(pk=person.id).update(password=f"argon2{encoded}" if django else encoded)
+    login = {"client_id": str(tenant.client_id), "email": person.email}
+    wrong = {**login, "password": unicodedata.normalize(typed, SECRET + "ü")}
+    assert Api().post("/uflow/auth/enduser/login", wrong).status_code == 401
+    right = {**login, "password": unicodedata.normalize(typed, SECRET)}
+    assert Api().post("/uflow/auth/enduser/login", right).status_code == 200
+    with in_tenant(tenant.id):
+        stored = EndUser.objects.get(pk=person.id).password
+    assert not passwords.is_outdated(stored)
+    assert all(passwords.matches(unicodedata.normalize(form, SECRET), stored) for form in ("NFC", "NFD"))
+
+
+def test_mixed_unicode_form_is_tried_as_typed() -> None:
+    mixed = "e\u0301t\u00e9 9 horses battery"
+    assert passwords.matches(mixed, argon2.PasswordHasher(1, 64, 1).hash(mixed))
+
+
+@pytest.mark.parametrize(
+    ("password", "verifications"),
+    [
+        ("only ascii letters", 1),
+        ("F\u00fc\u00dfe 9 horses", 2),
+        ("Fu\u0308\u00dfe 9 horses", 2),
+        ("e\u0301t\u00e9 9 horses", 3),
+    ],
+)
+def test_wrong_password_tries_only_forms_that_differ(password: str, verifications: int) -> None:
+    encoded, tried = argon2.PasswordHasher(1, 64, 1).hash("another password"), []
+
+    def trace(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code is foreign_hashes.ForeignHasher.verify.__code__:
+            tried.append(frame.f_locals["password"])
+
+    for candidate, count in ((encoded, verifications), (passwords.hashed("another password"), 0), (None, 0)):
+        tried.clear()
+        sys.setprofile(trace)
+        try:
+            assert not passwords.matches(password, candidate)
+        finally:
+            sys.setprofile(None)
+        assert len(set(tried)) == len(tried) == count
 
 
 def test_parallel_first_logins_all_succeed_or_retry(tenant: TestTenant) -> None:
