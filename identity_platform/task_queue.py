@@ -86,6 +86,8 @@ def periodic_task(name: str, *, pauses: bool = True) -> Callable[[PeriodicTask],
                 return
             work(context)
 
+        # A counter that appears with its first problem has never increased for Prometheus.
+        PROBLEMS.labels(name)
         registered = app.task(name=name, queue=PERIODIC, lock=name, queueing_lock=name, pass_context=True)
         registered(_with_own_connections(name, run))
         return work

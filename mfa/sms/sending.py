@@ -31,7 +31,8 @@ from userflow.credentials import attempts
 
 log = structlog.get_logger("identity.sms")
 SENT = Counter("identity_sms_messages", "Messages by outcome.", ["outcome"])
-ALARMS = Counter("identity_sms_conversion_alarm", "Countries whose codes were hardly ever used.", ["country_prefix"])
+# Without a label: a counter that appears with its first event has never increased for Prometheus.
+ALARMS = Counter("identity_sms_conversion_alarm", "Countries whose codes were hardly ever used.")
 
 TENANT_BUDGET_LOCK: Final = 7_215_006
 # This share of a tenant's daily budget is reserved for codes to enrolled phones, for callers who hold a ticket or token of
@@ -158,6 +159,6 @@ def _watch_conversion(country_prefix: str) -> None:
     key = f"{current_tenant().tenant_id}:{country_prefix}"
     if ratelimit.count(group="sms_alarm", key=key, limit=1, period=3600).limited:
         return
-    ALARMS.labels(country_prefix).inc()
+    ALARMS.inc()
     log.warning("sms_conversion_low", country_prefix=country_prefix, **counted)
     record_for_tenant("sms.conversion_low", outcome="failed", details={"country_prefix": country_prefix, **counted})

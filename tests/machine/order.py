@@ -24,6 +24,7 @@ LONGEST = (
     "tests/openapi/test_fuzz.py",
     *SHARING,
     "tests/properties/test_reach.py",
+    "tests/machine/test_alerts.py",
     "tests/machine/test_server.py",
     "tests/machine/test_readme.py",
     "tests/examples/test_commands.py",

@@ -1,30 +1,24 @@
 """The shipped prometheus.yml and nginx-metrics.conf: a real Prometheus scrapes every process, settings as in production."""
 
-import json
 import re
 import secrets
 import shutil
 import socket
 import subprocess
 import sys
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from drill.nginx import OUTER, PLACES, Nginx
-from tests.machine.conftest import ROOT, Platform, environment, free_port, within
+from tests.machine.conftest import ROOT, Platform, environment, within
+from tests.machine.prometheus import TOKEN, Prometheus
 
 pytestmark = [pytest.mark.needs("prometheus"), pytest.mark.needs("nginx")]
-MONITORING = ROOT / "deploy" / "monitoring"
-TOKEN = "only-for-this-test"
 HOST = "id.example.org"
 PRODUCTION = {
     "METRICS_TOKEN": TOKEN,
@@ -34,51 +28,6 @@ PRODUCTION = {
     "TRUSTED_PROXY_HOPS": "1",
     "WEB_WORKERS": "1",
 }
-
-
-class Prometheus:
-    """Prometheus with the shipped configuration for one machine, whose documented targets are at ports of this one."""
-
-    def __init__(self, folder: Path, ports: dict[str, int]) -> None:
-        self.port = free_port()
-        (folder / "token").write_text(TOKEN)
-        shutil.copy(MONITORING / "alerts.yml", folder)
-        shipped = (MONITORING / "prometheus.yml").read_text()
-        configuration = yaml.safe_load(shipped.replace("/etc/prometheus/metrics_token", str(folder / "token")))
-        configuration["global"] |= {"scrape_interval": "1s", "evaluation_interval": "1s"}
-        for job in configuration["scrape_configs"]:
-            (static,) = job["static_configs"]
-            static["targets"] = [f"127.0.0.1:{ports[name]}" for name in static["targets"] if name in ports]
-        (folder / "prometheus.yml").write_text(yaml.safe_dump(configuration))
-        program = shutil.which("prometheus")
-        assert program
-        options = [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
-        options += [f"--web.listen-address=127.0.0.1:{self.port}", "--log.level=warn"]
-        self.process = subprocess.Popen([program, *options], stdin=subprocess.DEVNULL)
-
-    def get(self, path: str, **query: str) -> Any:
-        address = f"http://127.0.0.1:{self.port}/api/v1/{path}?{urllib.parse.urlencode(query)}"
-        with urllib.request.urlopen(address, timeout=10) as response:
-            return json.load(response)["data"]
-
-    def health(self) -> dict[str, list[str]]:
-        """Return the health of the targets of each job; empty while Prometheus starts."""
-        jobs: dict[str, list[str]] = {}
-        try:
-            targets = self.get("targets")["activeTargets"]
-        except OSError:
-            return jobs
-        for target in targets:
-            jobs.setdefault(target["labels"]["job"], []).append(target["health"])
-        return jobs
-
-    def alerts(self) -> set[str]:
-        """Return the alerts whose condition holds; most wait for some minutes before they fire."""
-        return {alert["labels"]["alertname"] for alert in self.get("alerts")["alerts"]}
-
-    def count(self, query: str) -> int:
-        """Return how many series a query has."""
-        return len(self.get("query", query=query)["result"])
 
 
 def free_pair() -> int:
@@ -95,7 +44,6 @@ class Processes:
     """An instance, a worker and a deliverer, each with a metrics folder of its own as under systemd."""
 
     server: Platform
-    worker: "subprocess.Popen[bytes]"
     # By the port that nginx-metrics.conf documents.
     ports: dict[int, int]
 
@@ -109,7 +57,6 @@ def processes(settled_home: Path, tmp_path: Path, serve: Callable[..., Platform]
 
     server = serve(settled_home, port=ports[18001], **variables("server"))
     with ExitStack() as ending:
-        started = []
         for command, port in (("tenant_worker", ports[19464]), ("deliver_events", ports[19465])):
             process = subprocess.Popen(
                 [sys.executable, "-P", ROOT / "manage.py", command, "--metrics", f"127.0.0.1:{port}"],
@@ -118,8 +65,7 @@ def processes(settled_home: Path, tmp_path: Path, serve: Callable[..., Platform]
             )
             ending.callback(process.wait, 60)
             ending.callback(process.terminate)
-            started.append(process)
-        yield Processes(server, started[0], ports)
+        yield Processes(server, ports)
 
 
 @pytest.fixture
@@ -148,8 +94,7 @@ def prometheus(processes: Processes, proxied: None, tmp_path: Path) -> Iterator[
     folder.mkdir()
     server = Prometheus(folder, {f"id-1.internal:{name}": port + 10_000 for name, port in processes.ports.items()})
     yield server
-    server.process.terminate()
-    server.process.wait(30)
+    server.end()
 
 
 def test_prometheus_scrapes_every_process(
@@ -161,15 +106,7 @@ def test_prometheus_scrapes_every_process(
     assert within(30, lambda: prometheus.count("identity_tenants") > 0)
     assert prometheus.count("identity_build_info") == 3
     assert prometheus.count("identity_collector_up == 0") == 0
-    # Nothing was ever backed up.
-    assert within(30, lambda: "BackupOld" in prometheus.alerts())
     # The public address does not give them, even with the token.
     public = HTTPConnection("127.0.0.1", nginx(processes.server.port).port, timeout=30)
     public.request("GET", "/metrics", headers={"Authorization": f"Bearer {TOKEN}", "Host": HOST})
     assert public.getresponse().status == 404
-
-    processes.worker.terminate()
-    processes.server.process.terminate()
-    down = {"identity-platform": ["down"], "identity-worker": ["down"], "identity-deliverer": ["up"]}
-    assert within(60, lambda: prometheus.health() == down), prometheus.health()
-    assert within(30, lambda: {"PlatformDown", "WorkerDown"} <= prometheus.alerts())

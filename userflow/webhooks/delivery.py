@@ -46,6 +46,9 @@ from userflow.webhooks.queue import Lease, Message
 
 log = structlog.get_logger("identity.webhooks")
 TRIES = Counter("identity_webhook_tries", "Webhook messages sent, by outcome.", ["outcome"])
+# A counter that appears with its first event has never increased for Prometheus, and that event may be the only one.
+for _outcome in ("delivered", "failed", "dead"):
+    TRIES.labels(_outcome)
 SECONDS = Histogram("identity_webhook_seconds", "Response times of consumers.", buckets=(0.05, 0.2, 1, 3, 10, 30))
 
 # After so many messages or seconds the thread serves the next endpoint.
