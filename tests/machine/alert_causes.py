@@ -6,26 +6,20 @@ effect until its generator goes on; what has no code after its `yield` stays.
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import contextmanager, redirect_stdout, suppress
 from datetime import timedelta
-from functools import cached_property
-from http.client import HTTPConnection
-from typing import Any, Final
+from typing import Final
 from uuid import uuid4
 
 import psutil
-import psycopg
 from django.conf import settings
 from django.core.management import call_command
 from django.db import connections
-from django.db.models.functions import Now
 from django.utils.timezone import now
 from psycopg import sql
 
@@ -33,73 +27,32 @@ from console.jobs.models import Job
 from console.metrics.models import TenantFigures
 from identity_platform.audit.models import PlatformEvent
 from identity_platform.audit.writer import record_for_each_in_tenant
-from identity_platform.task_queue import run_soon
 from mfa.sms.models import SmsMessage
 from mfa.sms.sending import hand_over
-from tenants import servers, tasks
-from tenants.backend.leases import uses
+from tenants import servers
 from tenants.context import in_tenant
-from tenants.models import ConnectionLease, DatabaseServer, ServerHealth, TenantDatabase, WarmDatabase
+from tenants.models import DatabaseServer, ServerHealth, TenantDatabase, WarmDatabase
+from tests.machine.alert_platform import (
+    PASSWORD,
+    Installation,
+    check_servers,
+    connect,
+    database_of,
+    end_connections,
+    leased,
+    locked_users,
+    open_with_slug,
+    without_connections,
+)
 from tests.machine.conftest import within
 from userflow.events.models import WebhookMessage
 from userflow.mail.models import PlatformMail
-from userflow.tenants.actions import NewTenant, open_tenant
 from userflow.webhooks.actions import create_endpoint
 from userflow.webhooks.delivery import deliver
 
-PASSWORD: Final = "correct horse 9 battery"
 CLOSED_PORT: Final = 9  # discard: nothing listens there
 SILENT: Final = "silent"
 UNSEALED: Final = 10_001
-
-
-class Installation:
-    """The platform at a port of this machine, and two of its tenants. The database of `other` becomes unreadable."""
-
-    def __init__(self, port: int) -> None:
-        self.port = port
-        self.threads = ThreadPoolExecutor(32)
-        self.tenant = _open("acme", admin={"username": "ann", "email": "ann@example.com", "password": PASSWORD})
-        self.other = _open("other")
-        assert within(60, lambda: WarmDatabase.objects.filter(ready=True).exists())
-        call_command("backup_tenants", test=0)
-        _check_servers()
-
-    def request(self, method: str, path: str, body: object = None, *, token: str = "") -> tuple[int, Any]:
-        """Return the status and the body of the platform's response."""
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
-        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
-        connection.request(method, path, json.dumps(body) if body is not None else None, headers)
-        response = connection.getresponse()
-        content = json.loads(response.read())
-        connection.close()
-        return response.status, content
-
-    def sign_in(self, tenant: NewTenant) -> int:
-        """Return the status of a sign-in with an address that no user has."""
-        body = {"client_id": str(tenant.client_id), "email": f"{uuid4().hex}@example.com", "password": PASSWORD}
-        return self.request("POST", "/uflow/auth/enduser/login", body)[0]
-
-    def list_users(self) -> int:
-        """Return the status of a request that reads the users of the tenant."""
-        return self.request("GET", f"/uflow/user/enduser/list?tenant_id={self.tenant.tenant.pk}", token=self.token)[0]
-
-    def import_user(self) -> int:
-        """Return the status of a request that imports a user."""
-        rows = [{"email": f"{uuid4().hex}@example.com"}]
-        body = {"tenant_id": str(self.tenant.tenant.pk), "rows": rows}
-        return self.request("POST", "/uflow/admin/enduser/import", body, token=self.token)[0]
-
-    def start(self, number: int, request: Callable[[], int]) -> list[Future[int]]:
-        """Send so many requests at once."""
-        return [self.threads.submit(request) for _ in range(number)]
-
-    @cached_property
-    def token(self) -> str:
-        body = {"username": "ann", "password": PASSWORD}
-        return str(self.request("POST", "/uflow/admin/auth/login", body)[1]["access_token"])
-
-
 Cause = Callable[[Installation], Iterator[None]]
 CAUSES: dict[str, Cause] = {}
 
@@ -114,75 +67,12 @@ def causes(alert: str) -> Callable[[Cause], Cause]:
     return register
 
 
-def _open(slug: str, **options: Any) -> NewTenant:
-    return open_tenant(name=slug, slug=slug, **options)
-
-
-def _check_servers() -> None:
-    """Let the worker check the database servers, as it does each minute."""
-    began = now()
-    run_soon(tasks.CHECK)
-    number = DatabaseServer.objects.count()
-    assert within(20, lambda: ServerHealth.objects.filter(checked_at__gt=began).count() == number)
-
-
-def _connect(database: str = "postgres", *, autocommit: bool = True) -> psycopg.Connection[tuple[Any, ...]]:
-    return psycopg.connect(os.environ["DATABASE_URL"], dbname=database, autocommit=autocommit)
-
-
-def _database_of(tenant: NewTenant) -> str:
-    return TenantDatabase.objects.values_list("name", flat=True).get(pk=tenant.tenant.pk)
-
-
-def _end_connections(raw: psycopg.Connection[tuple[Any, ...]], database: str) -> None:
-    raw.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [database])
-
-
-@contextmanager
-def _without_connections(database: str) -> Iterator[None]:
-    """Let a database end its connections and accept none."""
-    change = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}")
-    with _connect() as raw:
-        raw.execute(change.format(sql.Identifier(database), sql.SQL("false")))
-        _end_connections(raw, database)
-        try:
-            yield
-        finally:
-            raw.execute(change.format(sql.Identifier(database), sql.SQL("true")))
-
-
-@contextmanager
-def _locked_users(installation: Installation) -> Iterator[Callable[[], int]]:
-    """Lock the table of the tenant's users, as a long migration does; yield what returns how many statements wait."""
-    # Before the lock: signing in reads it.
-    assert installation.list_users() == 200
-    with _connect(_database_of(installation.tenant), autocommit=False) as raw:
-        raw.execute("LOCK TABLE userflow_enduser IN ACCESS EXCLUSIVE MODE")
-        waiting = "SELECT count(*) FROM pg_locks WHERE relation = 'userflow_enduser'::regclass AND NOT granted"
-        yield lambda: int(raw.execute(waiting).fetchall()[0][0])
-
-
-@contextmanager
-def _leased(part: float) -> Iterator[None]:
-    """Lease this part of the main server's connections, together with what is leased already, as another host does."""
-    server = DatabaseServer.objects.get(name=servers.MAIN)
-    use = uses([server.pk])[server.pk]
-    lease = ConnectionLease.objects.create(
-        process=uuid4(), server=server, host="elsewhere", pid=1, command="", global_connections=0,
-        connections=math.ceil(use.limit * part) - use.taken, expires_at=Now() + timedelta(minutes=5),
-    )  # fmt: skip
-    try:
-        yield
-    finally:
-        lease.delete()
-
-
 # --- requests --------------------------------------------------------------------------------------------------------
 
 
 @causes("ErrorsServed")
 def _errors_served(installation: Installation) -> Iterator[None]:
-    with _without_connections(_database_of(installation.other)):
+    with without_connections(database_of(installation.other)):
         deadline = time.monotonic() + 3
         while time.monotonic() < deadline:
             assert installation.sign_in(installation.other) == 503
@@ -192,7 +82,7 @@ def _errors_served(installation: Installation) -> Iterator[None]:
 
 @causes("SlowResponses")
 def _slow_responses(installation: Installation) -> Iterator[None]:
-    with _locked_users(installation):
+    with locked_users(installation):
         slow = installation.start(3, installation.list_users)
         time.sleep(1.3)
     wait(slow)
@@ -217,7 +107,7 @@ def _hashes_full(installation: Installation) -> Iterator[None]:
 
 @causes("OperationsRejected")
 def _operations_rejected(installation: Installation) -> Iterator[None]:
-    with _locked_users(installation):
+    with locked_users(installation):
         imports = installation.start(4, installation.import_user)
         assert {response.result() for response in wait(imports, return_when=FIRST_COMPLETED).done} == {503}
     wait(imports)
@@ -254,7 +144,7 @@ def _sms_abused(installation: Installation) -> Iterator[None]:
 @causes("CollectorFailed")
 def _collector_failed(installation: Installation) -> Iterator[None]:
     connections.close_all()
-    with _without_connections(str(settings.DATABASES["default"]["NAME"])):
+    with without_connections(str(settings.DATABASES["default"]["NAME"])):
         yield
 
 
@@ -264,9 +154,9 @@ def _installation_fenced(installation: Installation) -> Iterator[None]:
     # As in a backup from before the first tenant was created.
     DatabaseServer.objects.update(fence_revision=0)
     connections.close_all()
-    with _connect() as raw:
+    with connect() as raw:
         # A restore ends them.
-        _end_connections(raw, str(settings.DATABASES["default"]["NAME"]))
+        end_connections(raw, str(settings.DATABASES["default"]["NAME"]))
     yield
     for server_id, revision in revisions.items():
         DatabaseServer.objects.filter(pk=server_id).update(fence_revision=revision)
@@ -277,7 +167,7 @@ def _database_server_down(installation: Installation) -> Iterator[None]:
     url = f"postgresql://unused@127.0.0.1:{CLOSED_PORT}/"
     sealed = servers.seal_url(SILENT, "url_sealed", url)
     server = DatabaseServer.objects.create(name=SILENT, host="127.0.0.1", url_sealed=sealed, accepts_tenants=False)
-    _check_servers()
+    check_servers()
     yield
     server.delete()
 
@@ -290,27 +180,27 @@ def _database_server_not_checked(installation: Installation) -> Iterator[None]:
 
 @causes("DatabaseServerFull")
 def _database_server_full(installation: Installation) -> Iterator[None]:
-    opened = [_connect()]
+    opened = [connect()]
     (most,) = opened[0].execute("SELECT 0.85 * current_setting('max_connections')::int").fetchall()[0]
     used = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
     while opened[0].execute(used).fetchall()[0][0] < most:
-        opened.append(_connect())
-    _check_servers()
+        opened.append(connect())
+    check_servers()
     yield
     for connection in opened:
         connection.close()
-    _check_servers()
+    check_servers()
 
 
 @causes("DatabaseServerNearlyLeased")
 def _database_server_nearly_leased(installation: Installation) -> Iterator[None]:
-    with _leased(0.95):
+    with leased(0.95):
         yield
 
 
 @causes("DatabaseServerRefusesConnections")
 def _database_server_refuses_connections(installation: Installation) -> Iterator[None]:
-    with _leased(1.2):
+    with leased(1.2):
         requests = []
         # Some of them after a scrape has seen the first rejection.
         for _ in range(4):
@@ -323,7 +213,7 @@ def _database_server_refuses_connections(installation: Installation) -> Iterator
 @causes("ConnectionsExhausted")
 def _connections_exhausted(installation: Installation) -> Iterator[None]:
     number = settings.TENANT_CONNECTION_BUDGET
-    with _locked_users(installation) as count_waiting:
+    with locked_users(installation) as count_waiting:
         # Unlike other requests they wait for a lock without a limit.
         imports = installation.start(number, installation.import_user)
         assert within(20, lambda: count_waiting() == number)
@@ -342,7 +232,7 @@ def _no_room_for_tenants(installation: Installation) -> Iterator[None]:
 @causes("NoSpareDatabases")
 def _no_spare_databases(installation: Installation) -> Iterator[None]:
     while number := WarmDatabase.objects.filter(ready=True).count():
-        _open(f"one-of-{number}")
+        open_with_slug(f"one-of-{number}")
     yield
 
 
@@ -359,8 +249,8 @@ def _tenants_behind(installation: Installation) -> Iterator[None]:
 
 @causes("TenantsFailed")
 def _tenants_failed(installation: Installation) -> Iterator[None]:
-    lost = _database_of(_open("lost"))
-    with _connect() as raw:
+    lost = database_of(open_with_slug("lost"))
+    with connect() as raw:
         raw.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(lost)))
     with suppress(SystemExit):  # its exit code says that there was something to repair
         call_command("check_tenants", repair=True, yes=True)
@@ -369,7 +259,7 @@ def _tenants_failed(installation: Installation) -> Iterator[None]:
 
 @causes("TenantDatabasesUnreadable")
 def _tenant_databases_unreadable(installation: Installation) -> Iterator[None]:
-    with _without_connections(_database_of(installation.other)):
+    with without_connections(database_of(installation.other)):
         yield
 
 
@@ -399,7 +289,7 @@ def _jobs_wait(installation: Installation) -> Iterator[None]:
 @causes("TasksFail")
 def _tasks_fail(installation: Installation) -> Iterator[None]:
     # The worker collects the metrics of all tenants once a second.
-    with _without_connections(_database_of(installation.other)):
+    with without_connections(database_of(installation.other)):
         yield
 
 
@@ -452,7 +342,7 @@ def _backup_old(installation: Installation) -> Iterator[None]:
 
 @causes("BackupIncomplete")
 def _backup_incomplete(installation: Installation) -> Iterator[None]:
-    with _without_connections(_database_of(installation.other)), suppress(SystemExit):  # its exit code says it too
+    with without_connections(database_of(installation.other)), suppress(SystemExit):  # its exit code says it too
         call_command("backup_tenants", test=0)
     yield
 
