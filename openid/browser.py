@@ -66,7 +66,7 @@ def form_token(tenant_id: UUID, browser: str, session: str | None) -> str:
 
 
 def form_digest(sent: str) -> str:
-    """Return what stands for a form with all that was entered; nobody without the key can try what that was."""
+    """Return what stands for a form with all that was entered; without the key, its entries cannot be guessed."""
     return keyed_digest(sent, key=_key(), purpose="sent form of a hosted page").hex()
 
 

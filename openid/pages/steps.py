@@ -87,7 +87,7 @@ def read_steps(request: HttpRequest, tenant: TenantContext, journey: str) -> Ste
 def latest_steps(request: HttpRequest, tenant: TenantContext, needed: str = "email") -> Steps:
     """Return the steps of the journey that the browser went on with last, of those that have the `needed` field.
 
-    For addresses without a journey: links of mails, and pages that somebody has kept.
+    For addresses without a journey: links of mails, and bookmarks.
     """
     opened = [_opened(request, tenant, kind) for kind in (STEPS, *_journeys(request, tenant))]
     return max(((until, steps) for until, steps in opened if getattr(steps, needed)), default=(0, Steps()))[1]

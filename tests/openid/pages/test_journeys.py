@@ -256,9 +256,9 @@ def test_bookmark_of_a_finished_sign_in_leads_on(tenant: TestTenant) -> None:
         visitor.opens(f"{path}?{query}")
         assert visitor.page.status_code == 400, path
         assert links_of(visitor) == {"Your account": f"{visitor.root}/account"}, path
-    stranger = Visitor(tenant)
-    stranger.opens(f"signin?{query}")
-    assert links_of(stranger) == {"Sign in": f"{visitor.root}/signin"}
+    newcomer = Visitor(tenant)
+    newcomer.opens(f"signin?{query}")
+    assert links_of(newcomer) == {"Sign in": f"{visitor.root}/signin"}
 
 
 def test_wrong_request_of_an_application_leads_back_to_it(tenant: TestTenant) -> None:
