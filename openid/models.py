@@ -55,8 +55,11 @@ class AuthorizationRequest(ShortLived):
     # Its handle is the part of a `request_uri` after its prefix, or the value in the address of a hosted page.
     # As validated: the fields of `openid.authorization.parameters.Parameters`.
     parameters: "models.JSONField[dict[str, object], dict[str, object]]" = models.JSONField()
-    # A pushed request that no browser has brought yet; it then gets a new handle.
+    # A pushed request, or one of the requests of browsers that have opened it, each with a handle of its own. A browser may
+    # open it again until one of them has finished it.
     pushed = models.BooleanField(default=False)
+    # The digest of the pushed request that a browser's request comes from.
+    pushed_digest = models.BinaryField(null=True)
     # SHA-256 of the cookie of the browser that brought it: no other browser may continue it.
     browser_digest = models.BinaryField(null=True)
     # Set when the user chose this account or gave consent because the request asked for it (`prompt`).
@@ -64,7 +67,14 @@ class AuthorizationRequest(ShortLived):
     consented_at = models.DateTimeField(null=True)
 
     class Meta:
-        indexes = [models.Index(fields=["expires_at"], name="authorization_request_expiry")]
+        indexes = [
+            models.Index(fields=["expires_at"], name="authorization_request_expiry"),
+            models.Index(
+                fields=["pushed_digest"],
+                name="authorization_request_pushed",
+                condition=models.Q(pushed_digest__isnull=False),
+            ),
+        ]
 
 
 class AuthorizationCode(ShortLived):

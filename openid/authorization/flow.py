@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from django.db.models import Q
 from django.utils.timezone import now
 
 from openid.authorization.consents import grant_consent
@@ -133,7 +134,7 @@ def complete(pending: Pending, session: EndUserSession | None) -> AuthorizationR
     step = next_step(pending, session)
     if session is None or step is not Step.DONE:
         raise StepRequired(step)
-    if pending.digest is None:
+    if pending.digest is None and pending.pushed_digest is None:
         # Nothing else is written, so the code needs no transaction.
         return pending.response(code=new_code(session, client_id=pending.client.pk, parameters=pending.parameters))
     with tenant_atomic():
@@ -157,12 +158,23 @@ def deny(pending: Pending, error: str, description: str) -> AuthorizationRespons
 
 
 def _finish(pending: Pending) -> None:
-    """Delete the request. Of two tabs only one finishes it."""
-    if pending.digest is None:
+    """Delete the request, and with a pushed one all that browsers have begun with it. Of two tabs only one finishes it.
+
+    Raises RequestExpired.
+    """
+    digests = [digest for digest in (pending.digest, pending.pushed_digest) if digest is not None]
+    if not digests:
         return
-    deleted, _ = AuthorizationRequest.objects.filter(digest=pending.digest).delete()
-    if not deleted:
-        raise RequestExpired
+    own = Q(digest__in=digests)
+    if pending.pushed_digest is not None:
+        own |= Q(pushed_digest=pending.pushed_digest)
+    # Locked in one order: of two that finish at once, the second finds its request gone.
+    requests = AuthorizationRequest.objects.filter(own)
+    ended = requests.select_for_update().order_by("digest").values_list("digest", flat=True)
+    with tenant_atomic():
+        if digests[0] not in {bytes(digest) for digest in ended}:
+            raise RequestExpired
+        requests.delete()
 
 
 def answer_without_pages(pending: Pending, session: EndUserSession | None) -> AuthorizationResponse | None:

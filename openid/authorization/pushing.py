@@ -70,7 +70,7 @@ class PushedRequestViewSet(ClientEndpoint):
     def push(self, request: Request, slug: str) -> Response:
         """Push an authorization request.
 
-        RFC 9126. The `request_uri` is valid for 90 seconds and used once.
+        RFC 9126. The `request_uri` can be opened for 90 seconds, also again by a reload, until the request is finished.
         """
         client, _ = authenticate_at(self, PushedRequestIn)
         attempts.limit_client("authorization", client_id=client.id, confidential=client.confidential)

@@ -46,14 +46,16 @@ WITH expired AS (
   DELETE FROM openid_authorizationrequest WHERE digest IN (
     SELECT digest FROM openid_authorizationrequest WHERE expires_at < now()
     ORDER BY expires_at LIMIT %(purged)s FOR UPDATE SKIP LOCKED)
+), opened AS (
+  SELECT 1 FROM openid_authorizationrequest WHERE digest = %(pushed_digest)s::bytea AND pushed FOR SHARE
 )
-INSERT INTO openid_authorizationrequest (digest, client_id, parameters, pushed, browser_digest, created_at, expires_at)
-VALUES (%(digest)s, %(client_id)s, %(parameters)s::jsonb, %(pushed)s, %(browser_digest)s, now(), %(expires_at)s)
+INSERT INTO openid_authorizationrequest
+  (digest, client_id, parameters, pushed, pushed_digest, browser_digest, created_at, expires_at)
+SELECT
+  %(digest)s, %(client_id)s, %(parameters)s::jsonb, %(pushed)s, %(pushed_digest)s, %(browser_digest)s, now(), %(expires_at)s
+WHERE %(pushed_digest)s::bytea IS NULL OR EXISTS (SELECT FROM opened)
 """
-_CONSUME_PUSHED = (
-    "DELETE FROM openid_authorizationrequest WHERE digest = %s AND client_id = %s AND pushed AND expires_at > now()"
-    " RETURNING parameters::text"
-)
+UNKNOWN_REQUEST_URI: Final = "request_uri is unknown, expired, used, or of another client."
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,8 @@ class Pending:
     created_at: datetime
     # None: not stored, because the browser that brings it can be answered at once.
     digest: bytes | None = None
+    # The pushed request that it comes from. It can be opened again until it is finished or has expired.
+    pushed_digest: bytes | None = None
     account_chosen_at: datetime | None = None
     consented_at: datetime | None = None
 
@@ -151,7 +155,7 @@ def returned(problem: RequestRejected, redirect_uri: str, sent: Sent) -> Request
 
 
 def push_request(*, tenant: TenantContext, client_id: UUID, sent: Sent, dpop_jkt: str = "") -> str:
-    """Store a request that an authenticated client sends and return its `request_uri`: 90 seconds, used once (RFC 9126).
+    """Store a request that an authenticated client sends and return its `request_uri`: 90 seconds, finished once (RFC 9126).
 
     The code is bound to the key of `dpop_jkt`, the thumbprint of a proof that came with the request (RFC 9449 section 10.1).
     Raises RequestRejected, DpopProofInvalid (the parameter `dpop_jkt` names another key), UnknownTenant,
@@ -183,7 +187,8 @@ def keep_pushed(pending: Pending) -> str:
 def begin_request(pending: Pending, browser: str) -> str:
     """Store a request until the user of this browser has finished it; return its handle, for the address of a page.
 
-    `browser` is the value of the cookie that names the browser. Raises UnknownTenant, TenantSuspended, TenantBusy.
+    `browser` is the value of the cookie that names the browser. Raises RequestRejected, UnknownTenant, TenantSuspended,
+    TenantBusy.
     """
     handle = new_token()
     _store(pending, handle, lasts=REQUEST_LASTS, browser=browser)
@@ -198,6 +203,7 @@ def _store(
         "client_id": pending.client.pk,
         "parameters": orjson.dumps(asdict(pending.parameters)).decode(),
         "pushed": pushed,
+        "pushed_digest": pending.pushed_digest,
         "browser_digest": cookie_digest(browser) if browser is not None else None,
         "expires_at": now() + lasts,
         "purged": PURGED_AT_ONCE,
@@ -205,18 +211,26 @@ def _store(
     # One statement: anyone can store requests, so the expired ones must not wait for the daily purge.
     with in_tenant(pending.tenant.tenant_id), connections[TENANT_ALIAS].cursor() as cursor:
         cursor.execute(_STORE, values)
+        if not cursor.rowcount:
+            # Another browser has finished the pushed request meanwhile.
+            raise RequestRejected("invalid_request_uri", UNKNOWN_REQUEST_URI)
 
 
 def _pushed(tenant: TenantContext, client: Client, handle: str) -> Pending:
-    """Return a pushed request of this client; it cannot be used again. Raises RequestRejected."""
-    with in_tenant(tenant.tenant_id), connections[TENANT_ALIAS].cursor() as cursor:
-        # One statement: of two browsers only one gets it.
-        cursor.execute(_CONSUME_PUSHED, [hash_token(handle), client.pk])
-        row = cursor.fetchone()
-    parameters = Parameters.from_json(orjson.loads(row[0])) if row else None
+    """Return a pushed request of this client, which stays until it is finished: a browser may reload it (RFC 9126 section 4).
+
+    Raises RequestRejected.
+    """
+    digest = hash_token(handle)
+    with in_tenant(tenant.tenant_id):
+        requests = AuthorizationRequest.objects.filter(
+            digest=digest, client_id=client.pk, pushed=True, expires_at__gt=now()
+        )
+        stored = requests.values_list("parameters", flat=True).first()
+    parameters = Parameters.from_json(stored) if stored is not None else None
     if parameters is None or not matches(client.redirect_uris, parameters.redirect_uri):
-        raise RequestRejected("invalid_request_uri", "request_uri is unknown, expired, used, or of another client.")
-    return Pending(tenant, client, parameters, created_at=now())
+        raise RequestRejected("invalid_request_uri", UNKNOWN_REQUEST_URI)
+    return Pending(tenant, client, parameters, created_at=now(), pushed_digest=digest)
 
 
 def pending_request(handle: str, browser: str) -> Pending:
@@ -239,6 +253,7 @@ def pending_request(handle: str, browser: str) -> Pending:
         parameters,
         created_at=row.created_at,
         digest=bytes(row.digest),
+        pushed_digest=bytes(row.pushed_digest) if row.pushed_digest is not None else None,
         account_chosen_at=row.account_chosen_at,
         consented_at=row.consented_at,
     )

@@ -35,7 +35,7 @@ class Authorize(JourneyPage):
     stated_handle = stated_journey = ""
 
     from_applications = True
-    # A pushed request is used up, a code is issued.
+    # A request begins or is finished, a code is issued.
     changes_by_get = True
     # The client that the query names, if it has been read with its tenant.
     client: Client | None = None
@@ -113,7 +113,8 @@ class Authorize(JourneyPage):
     def _as_link(self, pending: Pending) -> str:
         """Return this endpoint with the request: with a link browsers send their cookies from another site too."""
         attempts.limit_address("authorization")
-        fields = {"client_id": str(pending.client.pk), "request_uri": keep_pushed(pending)}
+        pushed = self.sent.get("request_uri") if pending.pushed_digest is not None else None
+        fields = {"client_id": str(pending.client.pk), "request_uri": pushed or keep_pushed(pending)}
         return f"{self.root}/authorize?{urlencode(fields)}"
 
     def _redirect_uri(self) -> str | None:

@@ -1,5 +1,6 @@
-"""Pushed authorization requests (RFC 9126): single use, one client, and clients that have to push."""
+"""Pushed authorization requests (RFC 9126): finished once, of one client, and clients that have to push."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
@@ -12,10 +13,11 @@ from pytest_django.fixtures import Settings
 from openid.models import AuthorizationRequest
 from tenants.context import in_tenant
 from tests.openid.dpop_keys import DpopKey
+from tests.openid.pages.visitor import Visitor, code_of
 from tests.openid.relying_party import Application, query_of, register_application
 from tests.parallel import run_concurrently
 from tests.userflow.sessions.clients import FORM, basic
-from tests.world import Api, TestTenant
+from tests.world import PASSWORD, Api, TestTenant, User
 
 
 @pytest.fixture
@@ -49,6 +51,57 @@ def test_pushed_request_gives_a_code_once(app: Application) -> None:
     assert fields["state"] == "a state"
     assert app.exchange(fields["code"]).json()["scope"] == "openid email"
     assert bring(app, request_uri).status_code == 400
+
+
+def signs_in(visitor: Visitor, user: User) -> Any:
+    """Enter address and password at the sign-in page that is open."""
+    assert visitor.at == "signin", visitor.text
+    visitor.sends(email=user.email)
+    return visitor.sends(password=PASSWORD)
+
+
+def opens(visitor: Visitor, app: Application, request_uri: str) -> None:
+    query = urlencode({"client_id": app.client["client_id"], "request_uri": request_uri})
+    visitor.opens(f"authorize?{query}")
+
+
+def test_pushed_request_can_be_opened_again_until_it_is_finished(app: Application) -> None:
+    visitor, user, request_uri = Visitor(app.tenant), app.tenant.register(), pushed(app)
+    opens(visitor, app, request_uri)
+    other_tab = replace(visitor)
+    other_browser = Visitor(app.tenant)
+    # A reload, Back, and the preview of a link.
+    for again in (visitor, other_tab, other_browser):
+        opens(again, app, request_uri)
+    assert code_of(signs_in(visitor, user))
+    opens(visitor, app, request_uri)
+    assert visitor.page.status_code == 400
+    # What other tabs have begun with it has ended too.
+    assert other_browser.sends(email=user.email).status_code == 400
+    other_tab.opens(f"continue?{other_tab.page.request['QUERY_STRING']}")
+    assert other_tab.page.status_code == 400
+
+
+def test_opened_request_outlives_the_pushed_one(app: Application) -> None:
+    visitor, user, request_uri = Visitor(app.tenant), app.tenant.register(), pushed(app)
+    opens(visitor, app, request_uri)
+    with in_tenant(app.tenant.id):
+        AuthorizationRequest.objects.filter(pushed=True, client_id=app.client["client_id"]).update(expires_at=now())
+    opens(other := Visitor(app.tenant), app, request_uri)
+    assert other.page.status_code == 400
+    assert code_of(signs_in(visitor, user))
+
+
+def test_denied_request_is_finished(tenant: TestTenant) -> None:
+    app = Application(tenant, register_application(tenant))
+    visitor, request_uri = Visitor(tenant), pushed(app)
+    opens(visitor, app, request_uri)
+    signs_in(visitor, tenant.register())
+    assert visitor.at == "consent"
+    denied = visitor.sends(deny="1")
+    assert query_of(denied.headers["Location"])["error"] == "access_denied"
+    opens(visitor, app, request_uri)
+    assert visitor.page.status_code == 400
 
 
 def test_id_token_hint_is_pushed_too(app: Application) -> None:

@@ -967,7 +967,7 @@ export interface paths {
         put?: never;
         /**
          * Push an authorization request.
-         * @description RFC 9126. The `request_uri` is valid for 90 seconds and used once.
+         * @description RFC 9126. The `request_uri` can be opened for 90 seconds, also again by a reload, until the request is finished.
          *     Needs no access token.
          */
         post: operations["pushAuthorizationRequest"];
