@@ -20,10 +20,21 @@ from userflow.clients.registration import problem_of_origin
 METHODS: Final = {"token": "POST", "par": "POST", "revoke": "POST", "userinfo": "GET, POST"}
 _PATH = re.compile(rf"/t/(?P<slug>[^/]+)/(?P<endpoint>{'|'.join(METHODS)})")
 _PATH_ON_DOMAIN = re.compile(rf"/(?P<endpoint>{'|'.join(METHODS)})")
-_HEADERS: Final = "Authorization, Content-Type, DPoP"
+# Metadata and keys are for all pages; a library that sends a header of its own asks first.
+_DOCUMENT = re.compile(
+    r"(/t/[^/]+)?/(jwks|\.well-known/openid-configuration)|/\.well-known/oauth-authorization-server(/t/[^/]+)?"
+)
+# Also those of tools, such as `traceparent`: no cookie comes along, and the origin is one of the client's.
+_HEADERS: Final = "Authorization, Content-Type, DPoP, *"
 _EXPOSED: Final = "DPoP-Nonce, Retry-After, WWW-Authenticate"
 # Of a preflight, so that a removed origin is not served from a browser's cache for long.
 _SECONDS: Final = "600"
+_FOR_DOCUMENTS: Final = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Allow-Methods": "GET",
+    "Access-Control-Allow-Headers": "*",
+    "Access-Control-Max-Age": _SECONDS,
+}
 
 
 class TenantCrossOrigin:
@@ -33,6 +44,9 @@ class TenantCrossOrigin:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
+        preflight = request.method == "OPTIONS" and "HTTP_ACCESS_CONTROL_REQUEST_METHOD" in request.META
+        if preflight and _DOCUMENT.fullmatch(request.path):
+            return HttpResponse(status=204, headers=_FOR_DOCUMENTS)
         tenant = tenant_at_host(request)
         if tenant is not None:
             place = _PATH_ON_DOMAIN.fullmatch(request.path)
@@ -40,7 +54,6 @@ class TenantCrossOrigin:
             place = _PATH.fullmatch(request.path) if request.path.startswith("/t/") else None
         if place is None:
             return self.get_response(request)
-        preflight = request.method == "OPTIONS" and "HTTP_ACCESS_CONTROL_REQUEST_METHOD" in request.META
         origin = request.META.get("HTTP_ORIGIN", "")
         allowed = bool(origin) and _is_allowed(tenant.slug if tenant else place["slug"], origin)
         response = HttpResponse(status=204) if preflight else self.get_response(request)

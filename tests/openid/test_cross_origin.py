@@ -30,7 +30,7 @@ def test_preflight_names_methods_and_headers(tenant: TestTenant, endpoint: str) 
         assert cors(response) == {
             "Access-Control-Allow-Origin": origin,
             "Access-Control-Allow-Methods": METHODS[endpoint],
-            "Access-Control-Allow-Headers": "Authorization, Content-Type, DPoP",
+            "Access-Control-Allow-Headers": "Authorization, Content-Type, DPoP, *",
             "Access-Control-Max-Age": "600",
         }
 
@@ -103,6 +103,29 @@ def test_metadata_and_keys_are_readable_everywhere(tenant: TestTenant) -> None:
     for place in (f"/t/{tenant.slug}/jwks", f"/.well-known/oauth-authorization-server/t/{tenant.slug}"):
         response = Api().get(place, headers={"Origin": "https://any.example"})
         assert cors(response) == {"Access-Control-Allow-Origin": "*"}
+
+
+def test_preflight_of_metadata_and_keys_is_for_every_page(tenant: TestTenant) -> None:
+    """Of a page whose library sends a header of its own; nothing is looked up."""
+    documents = ("jwks", ".well-known/openid-configuration")
+    places = [f"/t/{tenant.slug}/{document}" for document in documents]
+    places.append(f"/.well-known/oauth-authorization-server/t/{tenant.slug}")
+    headers = {
+        "Origin": "https://any.example",
+        "Access-Control-Request-Method": "GET",
+        "Access-Control-Request-Headers": "traceparent",
+    }
+    with capture_statements() as seen:
+        for place in places:
+            response = Api().call("options", place, headers=headers)
+            assert response.status_code == 204
+            assert cors(response) == {
+                "Access-Control-Allow-Origin": "*",
+                "Access-Control-Allow-Methods": "GET",
+                "Access-Control-Allow-Headers": "*",
+                "Access-Control-Max-Age": "600",
+            }
+    assert seen.counts == (0, 0)
 
 
 def test_unchanged_keys_are_readable_everywhere(tenant: TestTenant) -> None:
