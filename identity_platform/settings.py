@@ -340,7 +340,8 @@ REFRESH_TOKEN_SECONDS = integer("REFRESH_TOKEN_SECONDS", 14 * 86400, least=3600)
 SESSION_SECONDS = integer("SESSION_SECONDS", 90 * 86400, least=3600)
 # The console's cookie outlives no session of its users.
 SESSION_COOKIE_AGE = max(OPERATOR_SESSION_SECONDS, ADMIN_SESSION_SECONDS)
-REFRESH_RACE_SECONDS = 10
+# How long a refresh token that was used gets its successor again, as long as that was not used.
+REFRESH_OVERLAP_SECONDS = integer("REFRESH_OVERLAP_SECONDS", 10, least=0, most=300)
 SIMPLE_JWT = {
     "TOKEN_TYPE_CLAIM": "typ",
     "JTI_CLAIM": "jti",

@@ -213,6 +213,12 @@ class ClientForm(ApiForm):
         help_text=_("Switch it off only for a confidential client whose library cannot send it."),
     )
     dpop_bound_access_tokens = fields.Tick(label=_("Require DPoP"))
+    refresh_token_rotation = fields.Pick(
+        label=_("New refresh token at each refresh"),
+        required=False,
+        choices=[("", _("Unless the client proves a key")), ("True", _("Always")), ("False", _("Never"))],
+        help_text=_("Public clients without DPoP always get a new one."),
+    )
     access_token_seconds = fields.Number(
         label=_("Access token lifetime (seconds)"), required=False, help_text=_("Empty: the setting of the tenant.")
     )
@@ -223,6 +229,10 @@ class ClientForm(ApiForm):
     client_uri = fields.Line(label=_("Home page"), required=False, help_text=_("The consent page links to it."))
     policy_uri = fields.Line(label=_("Privacy policy"), required=False)
     tos_uri = fields.Line(label=_("Terms of service"), required=False)
+
+    def clean_refresh_token_rotation(self) -> bool | None:
+        """Return the choice, None for the default."""
+        return {"True": True, "False": False}.get(str(self.cleaned_data["refresh_token_rotation"]))
 
     def body(self) -> Context:
         return {name: None if value in ("", {}) else value for name, value in self.cleaned_data.items()}

@@ -375,6 +375,8 @@ class Client(models.Model):
     # Always true for a public client.
     require_pkce = models.BooleanField(default=True, db_default=True)
     dpop_bound_access_tokens = models.BooleanField(default=False, db_default=False)
+    # Null: the default of its kind (`grant_types.rotates_refresh_tokens`).
+    refresh_token_rotation = models.BooleanField(null=True, blank=True)
     # Users are not asked for consent.
     first_party = models.BooleanField(default=False, db_default=False)
     # A first-party client may sign users in by JSON (`signs_in_directly`); the others by OpenID Connect only.

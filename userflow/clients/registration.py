@@ -40,6 +40,8 @@ def is_like_a_secret(client: Client, changes: Mapping[str, Any]) -> bool:
         becomes_first_party(client, changes)
         or any(changes[name] != getattr(client, name) for name in CREDENTIAL_FIELDS & changes.keys())
         or any(getattr(client, name) and not changes[name] for name in PROTECTION_FIELDS & changes.keys())
+        # A stolen refresh token then lasts unnoticed.
+        or (changes.get("refresh_token_rotation") is False and client.refresh_token_rotation is not False)
         # Passwords of users may pass through it.
         or (bool(changes.get("direct_sign_in")) and not client.direct_sign_in)
         or any(set(changes[name]) - set(getattr(client, name)) for name in REACH_FIELDS & changes.keys())
@@ -92,6 +94,10 @@ def check_metadata(client: Client, before: Client | None = None) -> None:
     }
     if client.type != CONFIDENTIAL and not client.require_pkce:
         problems["require_pkce"] = ["A public client always needs PKCE. Leave it true."]
+    if client.type != CONFIDENTIAL and not client.dpop_bound_access_tokens and client.refresh_token_rotation is False:
+        problems["refresh_token_rotation"] = [
+            "A public client without DPoP always gets new refresh tokens. Leave it out."
+        ]
     if client.backchannel_logout_uri and (says := problem_of_server_address(client.backchannel_logout_uri)):
         problems["backchannel_logout_uri"] = [says]
     if client.access_token_seconds is not None and client.access_token_seconds != held.access_token_seconds:

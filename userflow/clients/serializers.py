@@ -5,10 +5,10 @@ from rest_framework import serializers
 from identity_platform.api.fields import Boolean, Choice, Integer, Items, QueryBoolean, Text, fields_of
 from identity_platform.api.json_field import JsonObject
 from identity_platform.api.pagination import PageQuery, PaginationOut
-from userflow.accounts.grant_types import GRANT_TYPES, grant_types_in_force, listed
+from userflow.accounts.grant_types import GRANT_TYPES, grant_types_in_force, listed, rotates_refresh_tokens
 from userflow.accounts.models import CONFIDENTIAL, PUBLIC, Client
 from userflow.clients.registration import ACCESS_TOKEN_ALGORITHMS, ID_TOKEN_ALGORITHMS, LONGEST_MAX_AGE
-from userflow.sessions.client_authentication import METHODS, NONE
+from userflow.sessions.client_authentication import METHODS, NONE, PRIVATE_KEY_JWT
 from userflow.sessions.client_keys import LONGEST_SET
 
 MOST_ENTRIES = 100
@@ -36,6 +36,12 @@ def record(client: Client) -> dict[str, object]:
         client_id=client.pk,
         status="Active" if client.active else "Inactive",
         grant_types=grant_types_in_force(client.grant_types, type_=client.type, scopes=client.scopes),
+        refresh_token_rotation=rotates_refresh_tokens(
+            client.refresh_token_rotation,
+            type_=client.type,
+            dpop_bound=client.dpop_bound_access_tokens,
+            by_key=method == PRIVATE_KEY_JWT,
+        ),
         **{**null_if_empty, "token_endpoint_auth_method": method},
     )
 
@@ -90,6 +96,12 @@ class ClientChanges(serializers.Serializer[object]):
         required=False, help_text="false: confidential clients only; they then send `nonce` with `openid`."
     )
     dpop_bound_access_tokens = Boolean(required=False)
+    refresh_token_rotation = Boolean(
+        required=False,
+        allow_null=True,
+        help_text="Whether a refresh replaces the refresh token; null: unless the client proves a key. Always true for a "
+        "public client without DPoP.",
+    )
     first_party = Boolean(required=False)
     direct_sign_in = Boolean(
         required=False,
@@ -172,6 +184,9 @@ class ClientOut(serializers.Serializer[object]):
     require_par = serializers.BooleanField()
     require_pkce = serializers.BooleanField()
     dpop_bound_access_tokens = serializers.BooleanField()
+    refresh_token_rotation = serializers.BooleanField(
+        help_text="What is in force: the default of its kind if none is set."
+    )
     first_party = serializers.BooleanField()
     direct_sign_in = serializers.BooleanField()
     backchannel_logout_uri = serializers.CharField(allow_null=True)

@@ -17,7 +17,7 @@ from identity_platform.crypto import hash_token, same
 from identity_platform.postgresql.forbidden_writes import may_write
 from tenants import lookup
 from tenants.states import Purpose
-from userflow.accounts.grant_types import may_use
+from userflow.accounts.grant_types import may_use, rotates_refresh_tokens
 from userflow.accounts.models import CONFIDENTIAL, PUBLIC
 from userflow.credentials import attempts
 from userflow.errors import ClientNotAuthenticated, DirectSignInDisabled
@@ -84,6 +84,8 @@ class StoredClient(NamedTuple):
     access_token_seconds: int | None
     access_token_signed_response_alg: str
     dpop_bound: bool
+    # As stored: None for the default of its kind.
+    refresh_token_rotation: bool | None
     id_token_signed_response_alg: str
     backchannel_logout_uri: str
     jwks: dict[str, object]
@@ -96,6 +98,16 @@ class StoredClient(NamedTuple):
     def confidential(self) -> bool:
         """Whether the client has a secret or key."""
         return self.type == CONFIDENTIAL
+
+    @property
+    def rotates_refresh_tokens(self) -> bool:
+        """Whether a refresh replaces the client's refresh token."""
+        return rotates_refresh_tokens(
+            self.refresh_token_rotation,
+            type_=self.type,
+            dpop_bound=self.dpop_bound,
+            by_key=self.token_endpoint_auth_method == PRIVATE_KEY_JWT,
+        )
 
     def check_direct_sign_in(self) -> None:
         """Raise DirectSignInDisabled (403) unless the client may sign users in by JSON."""

@@ -159,7 +159,7 @@ SELECT {lookup.COLUMNS},
   CASE WHEN c.previous_secret_until > now() THEN c.previous_secret_digest END,
   c.token_endpoint_auth_method, c.jwks_uri, c.generation, c.first_party, c.first_party AND c.direct_sign_in,
   c.access_token_seconds, c.access_token_signed_response_alg,
-  c.dpop_bound_access_tokens, c.id_token_signed_response_alg, c.backchannel_logout_uri,
+  c.dpop_bound_access_tokens, c.refresh_token_rotation, c.id_token_signed_response_alg, c.backchannel_logout_uri,
   c.jwks::text, c.scopes::text, c.audiences::text, c.grant_types::text
 FROM userflow_client c JOIN tenants_tenant t ON t.id = c.tenant_id {lookup.JOINS}
 WHERE c.id = %s
@@ -215,6 +215,15 @@ WITH used AS (
   INSERT INTO {refresh_tokens} (digest, issued_at, session_id) SELECT %(successor)s, %(now)s, session_id FROM used
 )
 UPDATE {sessions} s SET last_used_at = %(now)s, expires_at = %(expires_at)s{changed_key} FROM used WHERE s.id = used.session_id
+"""
+
+# Of a token that stays the session's: it is locked, so that a revocation at the same time ends it or comes after.
+_EXTEND = """
+WITH unused AS (
+  SELECT session_id FROM {refresh_tokens} WHERE digest = %(digest)s AND used_at IS NULL FOR SHARE
+)
+UPDATE {sessions} s SET last_used_at = %(now)s, expires_at = %(expires_at)s{changed_key} FROM unused
+WHERE s.id = unused.session_id
 """
 
 
@@ -327,21 +336,26 @@ def rotate(
 
     With `dpop_jkt` the session of an end user is bound to this key from now on.
     """
-    statement = _ROTATE.format(
+    values = {"successor": successor, "successor_sealed": successor_sealed}
+    return _refresh(realm, _ROTATE, dpop_jkt, digest=digest, now=moment, expires_at=expires_at, **values)
+
+
+def extend(realm: Realm, *, digest: bytes, moment: datetime, expires_at: datetime, dpop_jkt: str | None = None) -> bool:
+    """Extend the session of the refresh token `digest`, which stays as it is. Return False if it was used before.
+
+    With `dpop_jkt` the session of an end user is bound to this key from now on.
+    """
+    return _refresh(realm, _EXTEND, dpop_jkt, digest=digest, now=moment, expires_at=expires_at)
+
+
+def _refresh(realm: Realm, statement: str, dpop_jkt: str | None, **values: SqlValue) -> bool:
+    text = statement.format(
         refresh_tokens=realm.refresh_tokens._meta.db_table,
         sessions=realm.sessions._meta.db_table,
         changed_key="" if dpop_jkt is None else ", dpop_jkt = %(dpop_jkt)s",
     )
-    values: dict[str, SqlValue] = {
-        "digest": digest,
-        "now": moment,
-        "expires_at": expires_at,
-        "successor": successor,
-        "successor_sealed": successor_sealed,
-        "dpop_jkt": dpop_jkt,
-    }
     with connections[realm.alias].cursor() as cursor:
-        cursor.execute(statement, values)
+        cursor.execute(text, {**values, "dpop_jkt": dpop_jkt})
         return bool(cursor.rowcount)
 
 

@@ -44,7 +44,7 @@ def refresh_session(
     audiences: tuple[str, ...] | None = None,
     dpop_jkt: str = "",
 ) -> TokenPair:
-    """Exchange a refresh token for its successor and a new access token.
+    """Exchange a refresh token for its successor and a new access token; of some clients the token stays as it is.
 
     The token is bound to the client it was issued to: a confidential one must authenticate, a public one may send its id.
     `client` is the client if it has authenticated in another way. For a session that OpenID Connect has opened, the access
@@ -92,7 +92,8 @@ def refresh_session(
                 principal = principal if grant is principal.grant else replace(principal, grant=grant)
             if not principal.meets_policy():
                 raise InvalidGrant((EmailNotVerified if principal.must_verify_email else FactorRequired).message)
-            return replace(_rotate(presented, token, principal), about=about)
+            kept = refresh_token if client is not None and not client.rotates_refresh_tokens else None
+            return replace(_renew(presented, token, principal, kept=kept), about=about)
     except (InvalidToken, state.SessionInactive, UnknownTenant) as problem:
         raise InvalidGrant from problem
     except TenantSuspended as problem:
@@ -222,8 +223,13 @@ def claims_of_refresh_token(refresh_token: str, *, unused: bool) -> Claims:
     }
 
 
-def _rotate(presented: PresentedRefreshToken, token: StoredToken, principal: Principal) -> TokenPair:
-    """Use the token and return its successor. Raises as `_used_before` if it was used before."""
+def _renew(
+    presented: PresentedRefreshToken, token: StoredToken, principal: Principal, *, kept: str | None
+) -> TokenPair:
+    """Use the token and return its successor, or the one that is `kept` if the client's are not rotated.
+
+    Raises as `_used_before` if it was used before.
+    """
     if token.used:
         return _used_before(presented, token, principal)
     realm, moment = presented.realm, now()
@@ -233,17 +239,21 @@ def _rotate(presented: PresentedRefreshToken, token: StoredToken, principal: Pri
         moment + timedelta(seconds=limits.idle),
         datetime.fromtimestamp(token.session_created_at + limits.absolute, UTC),
     )
-    pair = _pair(token, principal, new_refresh_token(realm, principal.tenant_id), ends=ends, tenant=tenant)
-    rotated = queries.rotate(
-        realm,
-        digest=presented.digest,
-        moment=moment,
-        expires_at=ends,
-        successor=hash_token(pair.refresh_token),
-        successor_sealed=seal(orjson.dumps(pair.fields()), data_key=realm.data_key(), context=_context(presented)),
-        dpop_jkt=_changed_key(token, principal),
-    )
-    return pair if rotated else _used_before(presented, token, principal)
+    pair = _pair(token, principal, kept or new_refresh_token(realm, principal.tenant_id), ends=ends, tenant=tenant)
+    key = _changed_key(token, principal)
+    if kept is not None:
+        renewed = queries.extend(realm, digest=presented.digest, moment=moment, expires_at=ends, dpop_jkt=key)
+    else:
+        renewed = queries.rotate(
+            realm,
+            digest=presented.digest,
+            moment=moment,
+            expires_at=ends,
+            successor=hash_token(pair.refresh_token),
+            successor_sealed=seal(orjson.dumps(pair.fields()), data_key=realm.data_key(), context=_context(presented)),
+            dpop_jkt=key,
+        )
+    return pair if renewed else _used_before(presented, token, principal)
 
 
 def _pair(
@@ -298,7 +308,7 @@ def _used_before(presented: PresentedRefreshToken, token: StoredToken, principal
         used = realm.refresh_tokens._default_manager.select_for_update().filter(digest=presented.digest).first()
         if used is None or used.used_at is None:
             raise InvalidGrant  # the session was deleted meanwhile
-        if now() - used.used_at <= timedelta(seconds=settings.REFRESH_RACE_SECONDS) and used.successor_sealed:
+        if now() - used.used_at <= timedelta(seconds=settings.REFRESH_OVERLAP_SECONDS) and used.successor_sealed:
             sealed = bytes(used.successor_sealed)
             kept = orjson.loads(unseal(sealed, data_key=realm.data_key(), context=_context(presented)))
             if _is_of_grant(kept["access_token"], principal):

@@ -3665,6 +3665,8 @@ export interface components {
             project_id?: string | null;
             /** @description Addresses to which the browser may return after sign-in; exact match. */
             redirect_uris?: string[] | null;
+            /** @description Whether a refresh replaces the refresh token; null: unless the client proves a key. Always true for a public client without DPoP. */
+            refresh_token_rotation?: boolean | null;
             /** @description Whether only pushed authorization requests are accepted (RFC 9126). */
             require_par?: boolean | null;
             /** @description false: confidential clients only; they then send `nonce` with `openid`. */
@@ -5516,6 +5518,8 @@ export interface components {
              *     ]
              */
             redirect_uris: string[];
+            /** @description What is in force: the default of its kind if none is set. */
+            refresh_token_rotation: boolean;
             /** @description Whether only pushed authorization requests are accepted (RFC 9126). */
             require_par: boolean;
             /** @description Whether authorization requests need PKCE (RFC 7636); always for a public client. */

@@ -1396,6 +1396,7 @@ class OAuthClient(TypedDict):
     require_par: bool
     require_pkce: bool
     dpop_bound_access_tokens: bool
+    refresh_token_rotation: bool
     first_party: bool
     direct_sign_in: bool
     backchannel_logout_uri: str | None
@@ -1941,6 +1942,7 @@ class ClientFields(TypedDict):
     require_par: NotRequired[bool | None]
     require_pkce: NotRequired[bool | None]
     dpop_bound_access_tokens: NotRequired[bool | None]
+    refresh_token_rotation: NotRequired[bool | None]
     first_party: NotRequired[bool | None]
     direct_sign_in: NotRequired[bool | None]
     backchannel_logout_uri: NotRequired[str | None]
