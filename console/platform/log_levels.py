@@ -11,6 +11,7 @@ from console.frame.confirm import ConfirmView
 from console.frame.records import Button, Table, Text, record_page
 from identity_platform.api.log_levels import AREAS, LEVELS, PLATFORM
 from tenants import log_levels
+from userflow.sessions.assurance import Action
 
 LIST = "admin:log_levels"
 _PLATFORM_NAME = _("The whole platform")
@@ -50,6 +51,7 @@ class LevelForm(forms.Form):
 class SetLevel(ConfirmView):
     permissions = ("tenants:write",)
     operators_only = True
+    action = Action.CHANGE_TENANT_STATE
     list_page = LIST
     title = _("Set a log level")
     submit = _("Set")
@@ -73,6 +75,7 @@ class ResetForm(forms.Form):
 class ResetLevel(ConfirmView):
     permissions = ("tenants:write",)
     operators_only = True
+    action = Action.CHANGE_TENANT_STATE
     list_page = LIST
     title = _("Reset a log level")
     text = _("LOG_LEVEL applies again within about six seconds.")

@@ -13,6 +13,7 @@ AREAS: Final = (
     "clients",
     "console",
     "directory",
+    "keys",
     "mail",
     "metrics",
     "outbound",

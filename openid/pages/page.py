@@ -271,7 +271,9 @@ class Page(View):
 
     def to(self, name: str, **more: str) -> HttpResponseRedirect:
         """Redirect to another page of the tenant, with the application's request and the journey."""
-        if name.partition("/")[0] in JOURNEY_PAGES and "own" not in more and self.steps != Steps():
+        # A message alone needs none: the next page shows it and forgets it.
+        has_steps = self.steps != Steps(notice=self.steps.notice)
+        if has_steps and name.partition("/")[0] in JOURNEY_PAGES and "own" not in more:
             self.begin_journey()
         response = HttpResponseRedirect(self.href(name, **more))
         response.status_code = 303

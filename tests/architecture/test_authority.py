@@ -240,7 +240,6 @@ def console_views() -> set[type[ConfirmView]]:
     return {view for view in found if issubclass(view, ConfirmView)}
 
 
-_LOGS: Final = "lines of every level are without secrets and people, the audit log stays, and it ends by itself"
 # Console pages, by the names of their classes and modules, whose permission is enough.
 CONSOLE: Final[Mapping[str, str]] = {
     "audit_logs.pages.Export": _READ,
@@ -253,8 +252,6 @@ CONSOLE: Final[Mapping[str, str]] = {
     "platform.invitations.Cancel": PERMISSION["cancelInvitation"],
     "platform.clients.RetryLogouts": "sends stored tokens to the stored address",
     "platform.directories.TestDirectory": PERMISSION["testDirectory"],
-    "platform.log_levels.ResetLevel": _LOGS,
-    "platform.log_levels.SetLevel": _LOGS,
     "platform.servers.ChangeServer": "capacity, region and labels for tenants to come; no address",
     "platform.webhooks.SendTest": PERMISSION["testWebhookEndpoint"],
     "registry.pages.CreateService": PERMISSION["createService"],

@@ -3,6 +3,7 @@
 import secrets
 from typing import Any, ClassVar, Protocol
 
+import jwt
 import pyotp
 from django.test.utils import override_settings
 from django.utils.timezone import now
@@ -353,7 +354,7 @@ class SigningKey:
         return bool(Api(token=self.token).get("/authmgr/validate").status_code == 200)
 
     def revoke(self) -> None:
-        (kid,) = [key.kid for key in signing.signing_key_status(self.tenant.id) if key.state == "signing"]
+        kid = jwt.get_unverified_header(self.token)["kid"]
         run_command("rotate_signing_keys", tenant=self.tenant.slug, withdraw=kid)
 
 

@@ -89,6 +89,7 @@ def test_withdrawal_in_the_console_ends_sessions(tenant: TestTenant) -> None:
         "form_tenant_id": str(tenant.id),
         "name": "Shop",
         "redirect_uris": CALLBACK,
+        "require_pkce": "on",
         "grant_types": ["authorization_code", "refresh_token"],
     }
     page = f"/admin/userflow/client/{scene.client_id}/edit/"

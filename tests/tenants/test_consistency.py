@@ -399,7 +399,7 @@ def test_secrets_under_another_data_key_are_found(two: Two) -> None:
     DataKey.objects.filter(pk=row.pk).update(ring_key_id=wrapped.key_id, wrapped=wrapped.blob)
     keys.forget()
     assert found_about(tenant) == {
-        "unreadable signing keys": 1,
+        "unreadable signing keys": 2,
         "unreadable webhook secrets": 2,
         "unreadable service credentials": 2,
         "unreadable authenticator secrets": 1,

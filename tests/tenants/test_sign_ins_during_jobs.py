@@ -168,7 +168,7 @@ def settled(django_db_setup: None) -> Iterator[TestTenant]:
 def verified(tenant: TestTenant, token: str, **rules: Any) -> dict[str, Any]:
     """Return the claims of a token that an application verifies with the published keys."""
     key = jwt.PyJWKSet.from_dict(jwks(tenant))[jwt.get_unverified_header(token)["kid"]]
-    return dict(jwt.decode(token, key, algorithms=["ES256"], **rules))
+    return dict(jwt.decode(token, key, algorithms=["ES256", "RS256"], **rules))
 
 
 def test_sign_ins_go_on_after_a_move(settled: TestTenant, second: DatabaseServer) -> None:

@@ -84,7 +84,7 @@ def test_provision_tenant_mails_link_to_admin(operator: Staff) -> None:
     [
         ({"slug": "Not A Slug"}, "not starting or ending with a dash"),
         ({"name": ""}, "required"),
-        ({"email": "no-address"}, "valid email"),
+        ({"email": "no-address"}, "such as name@example.com"),
     ],
 )
 def test_provisioning_shows_validation_errors(operator: Staff, wrong: dict[str, str], says: str) -> None:
