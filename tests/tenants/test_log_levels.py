@@ -208,7 +208,7 @@ def test_running_server_takes_the_level_and_gives_it_back(tmp_path: Path, tenant
         def rejects_with_a_line() -> bool:
             before = events_in(server.log).count("request_rejected")
             for _ in range(8):
-                assert server.call("GET", "/exsvc/debug/auth").status_code == 401
+                assert server.call("GET", "/authmgr/profile").status_code == 401
             return events_in(server.log).count("request_rejected") == before + 8
 
         assert not rejects_with_a_line()
