@@ -36,6 +36,7 @@ MEMBERS = {
     "audiences",
     "allowed_origins",
     "require_par",
+    "refresh_token_rotation",
     "require_pkce",
     "dpop_bound_access_tokens",
     "first_party",
