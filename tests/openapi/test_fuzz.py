@@ -36,7 +36,7 @@ CHECKS = [
     openapi_checks.response_schema_conformance,
 ]
 BOUNDED = settings(
-    max_examples=4,
+    max_examples=6,
     deadline=None,
     derandomize=True,
     database=None,
