@@ -165,11 +165,11 @@ def _finish(pending: Pending) -> None:
     digests = [digest for digest in (pending.digest, pending.pushed_digest) if digest is not None]
     if not digests:
         return
-    own = Q(digest__in=digests)
+    condition = Q(digest__in=digests)
     if pending.pushed_digest is not None:
-        own |= Q(pushed_digest=pending.pushed_digest)
+        condition |= Q(pushed_digest=pending.pushed_digest)
     # Locked in one order: of two that finish at once, the second finds its request gone.
-    requests = AuthorizationRequest.objects.filter(own)
+    requests = AuthorizationRequest.objects.filter(condition)
     ended = requests.select_for_update().order_by("digest").values_list("digest", flat=True)
     with tenant_atomic():
         if digests[0] not in {bytes(digest) for digest in ended}:

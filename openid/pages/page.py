@@ -133,12 +133,12 @@ class Page(View):
         return HttpResponse(status=302, headers={"Location": f"{moved.root}/{rest}"})
 
     def _respond(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
-        held = browser.read_cookie(request, browser.BROWSER, self.tenant.tenant_id)
-        self.browser = held or new_token()
-        first = partial(self._respond_first, request, is_known=held is not None, **kwargs)
-        if held is None or request.method != "POST" or self.is_data or self.from_applications:
+        known_browser = browser.read_cookie(request, browser.BROWSER, self.tenant.tenant_id)
+        self.browser = known_browser or new_token()
+        first = partial(self._respond_first, request, is_known=known_browser is not None, **kwargs)
+        if known_browser is None or request.method != "POST" or self.is_data or self.from_applications:
             return first()
-        key = form_key(request, self.tenant.tenant_id, held)
+        key = form_key(request, self.tenant.tenant_id, known_browser)
         # Without a value of its own, the same entries in another form could not be told apart.
         return respond_once(key, first) if "." in request.POST.get(FORM_TOKEN, "") else first()
 

@@ -50,13 +50,13 @@ def respond_once(key: str, respond: Callable[[], HttpResponse]) -> HttpResponse:
         return respond()
     if earlier is not None:
         return earlier
-    kept = None
+    sealed: bytes | None = None
     try:
         response = respond()
-        kept = _kept(key, response)
+        sealed = _sealed(key, response)
         return response
     finally:
-        _keep(key, kept)
+        _store(key, sealed)
 
 
 def _earlier(key: str) -> HttpResponse | None:
@@ -72,18 +72,18 @@ def _earlier(key: str) -> HttpResponse | None:
     return None
 
 
-def _keep(key: str, kept: bytes | None) -> None:
+def _store(key: str, sealed: bytes | None) -> None:
     try:
-        if kept is None:
+        if sealed is None:
             cache.delete(_name(key))
         else:
-            cache.set(_name(key), kept, timeout=KEPT_SECONDS)
+            cache.set(_name(key), sealed, timeout=KEPT_SECONDS)
     except (redis.RedisError, OSError):
         # The form has been processed; its response goes to the browser.
         return
 
 
-def _kept(key: str, response: HttpResponse) -> bytes | None:
+def _sealed(key: str, response: HttpResponse) -> bytes | None:
     """Return a response as it is stored, or None if it is not to be repeated."""
     is_file = response.streaming or len(response.content) > LARGEST or "Content-Disposition" in response.headers
     if response.status_code >= 500 or response.status_code in _NOT_KEPT or is_file:
