@@ -20,7 +20,7 @@ from userflow.sessions.assurance import reject_third_party
 from userflow.signals import other_sessions_ended
 
 # A statement takes 65,535 parameters, and the time of a tenant's statement is limited: an application may have more sessions.
-AT_ONCE: Final = 5_000
+AT_ONCE: Final = 1_000
 _COLUMNS: Final = ("pk", "user_id", "client_id", "backchannel_logout", "browser_digest")
 
 
