@@ -1,6 +1,6 @@
 """How fast are random tenants with the connections that users get, and with the background processes beside the server?
 
-`python -m bench.served` starts the servers with the limits of bin/serve, reads users of 1, 25 and 100 tenants, and counts the
+`bin/bench served` starts the servers with the limits of bin/serve, reads users of 1, 25 and 100 tenants, and counts the
 connections that are opened and those that are left a minute later. With `--beside`, the same load runs in turns with and
 without a `tenant_worker` that sweeps all tenants. docs/sizing.md explains the results.
 """
@@ -29,13 +29,13 @@ STEPS = (1, 25, 100)
 TOKEN = "bench-metrics-token"
 # So often the background collects its figures here: without a pause, it visits one tenant after the other.
 SWEEP_SECONDS = "1"
-# Idle connections beyond the first one of a tenant and worker are closed after five seconds.
+# Idle connections beyond the first one of a tenant and worker are closed after half a minute.
 LATER_SECONDS = 60.0
 
 
 def main() -> None:
     """Measure and print a table; exit 1 if a value is not met."""
-    parser = argparse.ArgumentParser(prog="bench.served", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="bin/bench served", description=__doc__.partition("\n")[0])
     parser.add_argument("--tenants", type=int, nargs="+", default=list(STEPS), help="numbers of tenants (1 25 100)")
     parser.add_argument("--seconds", type=float, default=8.0, help="length of a round (8)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds (3)")

@@ -1,6 +1,6 @@
 """Target 3: reads of a random tenant of many against reads of one tenant, on the same server, a `tenant_worker` beside it.
 
-`bench.served` measures the same with the connections that bin/serve allows.
+`bin/bench served` measures the same with the connections that bin/serve allows.
 """
 
 from __future__ import annotations

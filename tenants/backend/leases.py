@@ -52,6 +52,8 @@ _RENEWALS: Final = 6
 _TRUSTED: Final = 2 / 3
 # How long a refusal holds for all threads of the process, so that a full server costs the global database little.
 REFUSED_SECONDS: Final = 0.5
+# How long a process keeps further idle connections of a tenant while there is plenty.
+_SURPLUS_SECONDS: Final = 30.0
 # How long a process that was refused makes others hand back what they do not use.
 _PRESSURE: Final = timedelta(seconds=30)
 # How long the thread waits for a statement.
@@ -309,7 +311,8 @@ class Leases:
     def _shrink(self, server_id: int, use: Use | None) -> None:
         """Lower what is leased in this process to what it uses. Connections are closed before their lease ends."""
         # A burst of requests of one tenant opens several; one is enough until the next burst.
-        self._pool.close_surplus(server_id, idle_for=self._renew_every)
+        plenty = use is not None and use.room > use.limit * (1 - PLENTY)
+        self._pool.close_surplus(server_id, idle_for=_SURPLUS_SECONDS if plenty else self._renew_every)
         if not math.isinf(self._pool.keep_seconds):
             self._pool.close_unused(server_id, keep=sys.maxsize, idle_for=self._pool.keep_seconds)
         if use is not None and (use.refused or use.room < 0):

@@ -37,6 +37,9 @@ REFUSED = Counter(
 )
 # How long a request waits before it asks again for a connection that another process may have handed back.
 ASK_AGAIN_SECONDS: Final = 0.5
+# How long a request waits for a connection of its tenant that another thread is using, before it opens a further one: most
+# are given back sooner than another is opened, which costs the server a process and the memory of it.
+SHARE_SECONDS: Final = 0.05
 # What one more connection may lack: a lease that was not asked for, room on the server, room in the budget.
 _LEASE, _SERVER, _BUDGET = "lease", "server", "budget"
 
@@ -54,15 +57,18 @@ class Lender(Protocol):
 class TenantConnectionPool:
     """Raw connections by tenant database, at most `budget` of them open, `base` of them to a server without leases."""
 
-    def __init__(self, *, budget: int, base: int, wait: float) -> None:
+    def __init__(self, *, budget: int, base: int, wait: float, share: float = SHARE_SECONDS) -> None:
         self.budget = budget
         self.base = base
         self.wait = wait
+        self.share = share
         # None in commands, which open connections without leases.
         self.lender: Lender | None = None
-        # Of a process in the background (`yield_to_requests`): how many it opens to one server, how long it keeps idle ones.
+        # Of a process in the background (`yield_to_requests`): how many it opens to one server, how long it keeps idle
+        # ones, how many it opens in a second.
         self.most_on_server: int | None = None
         self.keep_seconds = math.inf
+        self.open_per_second = math.inf
         self._reset()
         # A forked child must neither use nor close its parent's connections.
         os.register_at_fork(after_in_child=self._reset)
@@ -73,6 +79,9 @@ class TenantConnectionPool:
         self._open = 0
         # By server id. Only servers whose connections are leased are in `_leased`.
         self._open_on: defaultdict[int, int] = defaultdict(int)
+        self._next_opens_at = 0.0
+        # How many connections are in use, by their database.
+        self._taken: defaultdict[Key, int] = defaultdict(int)
         self._leased: dict[int, int] = {}
         self._stuck = StuckDatabases()
         # When a connection to a server was last opened or given back in order.
@@ -83,13 +92,16 @@ class TenantConnectionPool:
         """The number of connections that are open or being opened, including idle ones."""
         return self._open
 
-    def yield_to_requests(self, *, most: int, wait: float, keep_seconds: float) -> None:
+    def yield_to_requests(self, *, most: int, wait: float, keep_seconds: float, open_per_second: float) -> None:
         """Open at most `most` connections to each server, wait longer for one, and close those that are idle for so long.
+
+        Open at most `open_per_second`, so that a round through all tenants leaves the processors to requests.
 
         For processes beside those that serve requests. One that goes through all tenants would otherwise keep a connection
         to each of them, which requests then lack, and use none again before the next round.
         """
         self.most_on_server, self.wait, self.keep_seconds = most, wait, keep_seconds
+        self.open_per_second = open_per_second
 
     def take(self, key: Key, connect: Callable[[], Raw]) -> Raw:
         """Return an idle connection to `key`, or a new one from `connect()` within the budget and the leases.
@@ -98,6 +110,7 @@ class TenantConnectionPool:
         where the database has accepted no connection a moment ago (ConnectionTimeout).
         """
         deadline = time.monotonic() + self.wait
+        shared_until = time.monotonic() + self.share
         lender = self.lender
         # Whether connections to this server are leased: looked up only if one must be opened, and not under the lock.
         leases = False if lender is None else None
@@ -107,7 +120,11 @@ class TenantConnectionPool:
             try:
                 with self._changed:
                     if (raw := self._idle_one(key, closing)) is not None:
+                        self._taken[key] += 1
                         return raw
+                    if self._taken.get(key, 0) > 0 and (left := shared_until - time.monotonic()) > 0:
+                        self._changed.wait(left)
+                        continue
                     if leases is not None:
                         missing = self._missing(key, closing, leases=leases, refused=refused)
                         if missing is None:
@@ -129,6 +146,7 @@ class TenantConnectionPool:
                 leases = lender.counts(key)
             else:
                 refused = not lender.ask(key, connect, deadline)
+        self._pace()
         OPENED.inc()
         BUDGET.set(self.budget)
         began = time.monotonic()
@@ -140,12 +158,23 @@ class TenantConnectionPool:
         self._opened(key, began, None)
         return raw
 
+    def _pace(self) -> None:
+        """Wait until this process may open the next connection."""
+        if math.isinf(self.open_per_second):
+            return
+        with self._changed:
+            opens_at = max(time.monotonic(), self._next_opens_at)
+            self._next_opens_at = opens_at + 1 / self.open_per_second
+        time.sleep(max(0.0, opens_at - time.monotonic()))
+
     def _opened(self, key: Key, began: float, problem: BaseException | None) -> None:
         with self._changed:
             if problem is None:
                 self._responded_at[key[0]] = time.monotonic()
             responds = self._responded_at.get(key[0], -math.inf) >= began
             self._count(key[0], -self._stuck.opened(key, problem, server_responds=responds))
+            if problem is None:
+                self._taken[key] += 1
             # All: only some of those who wait may wait for this database or server.
             self._changed.notify_all()
         failure = None if problem is None else type(problem).__qualname__
@@ -196,7 +225,9 @@ class TenantConnectionPool:
                 raw.idle_since = self._responded_at[key[0]] = time.monotonic()
                 self._idle.setdefault(key, []).append(raw)
                 self._idle.move_to_end(key)
-                self._changed.notify()
+                self._forget_taken(key)
+                # All: only some of those who wait may wait for this database.
+                self._changed.notify_all()
                 return
         raw.close()
         self.discarded(key)
@@ -204,6 +235,7 @@ class TenantConnectionPool:
     def discarded(self, key: Key) -> None:
         """Count a taken connection as closed."""
         with self._changed:
+            self._forget_taken(key)
             self._count(key[0], -1)
             # All: only some of those who wait may wait for this server.
             self._changed.notify_all()
@@ -296,6 +328,11 @@ class TenantConnectionPool:
         self._open += change
         self._open_on[server_id] += change
         OPEN.set(self._open)
+
+    def _forget_taken(self, key: Key) -> None:
+        self._taken[key] -= 1
+        if self._taken[key] <= 0:
+            del self._taken[key]
 
     def _idle_one(self, key: Key, closing: list[Raw]) -> Raw | None:
         stack = self._idle.get(key)

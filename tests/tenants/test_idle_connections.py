@@ -1,7 +1,10 @@
 """Which connections a process closes while none needs them: in the background all, else those beyond one of a tenant."""
 
+import math
 import sys
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -18,7 +21,7 @@ from tests.world import TestTenant
 @pytest.fixture
 def pool() -> Iterator[TenantConnectionPool]:
     background = TenantConnectionPool(budget=20, base=20, wait=30)
-    background.yield_to_requests(most=2, wait=0.1, keep_seconds=0)
+    background.yield_to_requests(most=2, wait=0.1, keep_seconds=0, open_per_second=math.inf)
     yield background
     background.close_idle()
 
@@ -57,7 +60,7 @@ def test_connections_to_one_server_are_few(
 def test_idle_connection_is_kept_for_as_long_as_the_process_says(
     pool: TenantConnectionPool, tenant: TestTenant
 ) -> None:
-    pool.yield_to_requests(most=2, wait=0.1, keep_seconds=600)
+    pool.yield_to_requests(most=2, wait=0.1, keep_seconds=600, open_per_second=math.inf)
     with entered(tenant) as (key, connect):
         raw = pool.take(key, connect)
         pool.give_back(key, raw)
@@ -85,3 +88,36 @@ def test_one_idle_connection_of_a_tenant_is_kept(tenant: TestTenant, other_tenan
         assert pool.take(key, connect) is taken[-1]
     taken[-1].close()
     pool.close_idle()
+
+
+def test_request_uses_the_connection_that_another_gives_back(tenant: TestTenant) -> None:
+    pool = TenantConnectionPool(budget=20, base=20, wait=1, share=30)
+    with entered(tenant) as (key, connect), ThreadPoolExecutor(1) as thread:
+        used = pool.take(key, connect)
+        waiting = thread.submit(pool.take, key, connect)
+        pool.give_back(key, used)
+        assert waiting.result(10) is used
+        assert pool.open == 1
+        pool.give_back(key, used)
+    pool.close_idle()
+
+
+def test_request_opens_another_where_none_is_given_back(tenant: TestTenant) -> None:
+    pool = TenantConnectionPool(budget=20, base=20, wait=30, share=0.01)
+    with entered(tenant) as (key, connect):
+        taken = [pool.take(key, connect) for _ in range(2)]
+        assert pool.open == 2
+        for raw in taken:
+            pool.give_back(key, raw)
+    pool.close_idle()
+
+
+def test_background_opens_few_connections_in_a_second(tenant: TestTenant) -> None:
+    pool = TenantConnectionPool(budget=20, base=20, wait=30)
+    pool.yield_to_requests(most=2, wait=0.1, keep_seconds=0, open_per_second=20)
+    began = time.monotonic()
+    with entered(tenant) as (key, connect):
+        for _ in range(5):
+            pool.give_back(key, pool.take(key, connect))
+    # The first at once, the others each 50 ms after the one before.
+    assert time.monotonic() - began >= 0.2

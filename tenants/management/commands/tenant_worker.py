@@ -61,6 +61,13 @@ class Command(terminal.OperatorCommand):
             default=DAY,
             help="Seconds between two runs of index_end_users and of index_text_search; 0: never (default: a day).",
         )
+        parser.add_argument(
+            "--tenants-per-second",
+            type=terminal.at_least(1),
+            default=15,
+            help="How many tenants the periodic tasks visit in a second at most, so that requests keep the processors "
+            "(default 15).",
+        )
         parser.add_argument("--once", action="store_true", help="Fill the pool once and exit.")
         metrics_server.add_argument(parser)
 
@@ -75,6 +82,7 @@ class Command(terminal.OperatorCommand):
         directories_every: float,
         domains_every: float,
         index_every: float,
+        tenants_per_second: int,
         once: bool,
         metrics: str,
         **_: object,
@@ -84,7 +92,10 @@ class Command(terminal.OperatorCommand):
             return
         metrics_server.start(metrics)
         POOL.yield_to_requests(
-            most=servers.BACKGROUND_CONNECTIONS, wait=servers.BACKGROUND_WAIT_SECONDS, keep_seconds=0.0
+            most=servers.BACKGROUND_CONNECTIONS,
+            wait=servers.BACKGROUND_WAIT_SECONDS,
+            keep_seconds=0.0,
+            open_per_second=tenants_per_second,
         )
         LEASES.start(own=servers.TENANT_WORKER_CONNECTIONS, command="tenant_worker")
         task_queue.run_worker(
