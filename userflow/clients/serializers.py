@@ -108,7 +108,7 @@ class ClientChanges(serializers.Serializer[object]):
         SECURITY_PROFILES,
         required=False,
         allow_null=True,
-        help_text="fapi2 sets what the FAPI 2.0 Security Profile demands of the other fields and holds it; null: none.",
+        help_text="fapi2 sets and holds what FAPI 2.0 demands of the other fields; null: none.",
     )
     first_party = Boolean(required=False)
     direct_sign_in = Boolean(

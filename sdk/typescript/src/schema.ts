@@ -3673,7 +3673,7 @@ export interface components {
             require_pkce?: boolean | null;
             /** @description Permissions that tokens of the client can have. */
             scopes?: string[] | null;
-            /** @description fapi2 sets what the FAPI 2.0 Security Profile demands of the other fields and holds it; null: none. */
+            /** @description fapi2 sets and holds what FAPI 2.0 demands of the other fields; null: none. */
             security_profile?: components["schemas"]["OAuthClientSecurityProfile"] | null;
             /** @description Whether users can register themselves through the client. */
             self_registration?: boolean | null;
@@ -5533,7 +5533,7 @@ export interface components {
              *     ]
              */
             scopes: string[];
-            /** @description Security profile that settings and requests of the client must meet. */
+            /** @description Security profile of the client. */
             security_profile: components["schemas"]["OAuthClientSecurityProfile"] | null;
             /** @description Whether users can register themselves through the client. */
             self_registration: boolean;
