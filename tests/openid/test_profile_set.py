@@ -135,11 +135,17 @@ def test_other_changes_of_a_profiled_client_end_nothing(tenant: TestTenant) -> N
 
 
 def test_setting_the_profile_requires_recent_authentication(tenant: TestTenant) -> None:
-    app = application(tenant)
+    app, met = application(tenant), profiled_application(tenant)
     tokens = exchanged(app)
+    # One whose settings are those of the profile already.
+    without = path(tenant, met.client["client_id"])
+    assert tenant.api.patch(without, {"security_profile": None, "first_party": False}).status_code == 200
     stale = Api(token=aged(str(tenant.api.token), 16))
-    response = stale.patch(path(tenant, app.client["client_id"]), profile())
-    assert (response.status_code, response.json()["code"]) == (401, "insufficient_user_authentication")
+    for response in (
+        stale.patch(path(tenant, app.client["client_id"]), profile()),
+        stale.patch(without, {"security_profile": "fapi2"}),
+    ):
+        assert (response.status_code, response.json()["code"]) == (401, "insufficient_user_authentication")
     assert userinfo(app, tokens).status_code == 200
 
 
