@@ -23,8 +23,8 @@ end_user_erasing: Final = Signal()
 # what would still open one from the session that stays.
 other_sessions_ended: Final = Signal()
 
-# A client was deactivated, or is about to be activated again. Sent with `client_id`, in the tenant, after the sessions of
-# its users have ended. The receiver deletes what would still open one.
+# A client was deactivated, is about to be activated again, or has got a security profile. Sent with `client_id`, in the tenant,
+# after the sessions of its users have ended. The receiver deletes what would still open one.
 client_sessions_ended: Final = Signal()
 
 # A client is first-party no longer. Sent with `client_id`, in the tenant, in a transaction. The receiver ends the sessions that

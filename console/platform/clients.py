@@ -66,6 +66,7 @@ def show(request: HttpRequest, client_id: UUID) -> HttpResponse:
         (_("Requires pushed requests"), client.require_par),
         (_("Requires PKCE"), client.require_pkce),
         (_("Requires DPoP"), client.dpop_bound_access_tokens),
+        (_("Security profile"), client.security_profile or None),
         (_("Logout URL"), client.backchannel_logout_uri),
         (_("Tags"), client.tags),
         (_("Previous secret expires"), client.previous_secret_until),

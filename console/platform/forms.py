@@ -21,6 +21,7 @@ from tenants.setting_fields import REGION
 from userflow.accounts.grant_types import LABELS, listed
 from userflow.accounts.models import CONFIDENTIAL, PUBLIC, AdminRole
 from userflow.accounts.permissions_catalogue import OPERATOR_PERMISSIONS, TENANT_ADMIN
+from userflow.accounts.security_profiles import SECURITY_PROFILES, profile_of
 from userflow.admins.serializers import AdminUserChanges, AdminUserIn
 from userflow.clients.registration import ACCESS_TOKEN_ALGORITHMS, ID_TOKEN_ALGORITHMS
 from userflow.clients.serializers import ClientIn
@@ -219,6 +220,14 @@ class ClientForm(ApiForm):
         choices=[("", _("Unless the client proves a key")), ("True", _("Always")), ("False", _("Never"))],
         help_text=_("Public clients without DPoP always get a new one."),
     )
+    security_profile = fields.Pick(
+        label=_("Security profile"),
+        required=False,
+        choices=[("", _("none")), *zip(SECURITY_PROFILES, SECURITY_PROFILES, strict=True)],
+        help_text=_(
+            "Sets what the profile demands of the fields that you leave unchanged. The client's present sessions end."
+        ),
+    )
     access_token_seconds = fields.Number(
         label=_("Access token lifetime (seconds)"), required=False, help_text=_("Empty: the setting of the tenant.")
     )
@@ -236,6 +245,12 @@ class ClientForm(ApiForm):
 
     def body(self) -> Context:
         return {name: None if value in ("", {}) else value for name, value in self.cleaned_data.items()}
+
+    def clean(self) -> Context:
+        """Return the fields without those that the security profile decides and that were left as they are: it sets them."""
+        cleaned = super().clean()
+        decided = profile_of(self.cleaned_data.get("security_profile")).settings.keys() - set(self.changed_data)
+        return {name: value for name, value in cleaned.items() if name not in decided}
 
 
 class ClientChangesForm(ClientForm):

@@ -156,6 +156,7 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     "audiences": "Resources that the client may ask tokens for (RFC 8707).",
     "allowed_origins": "Origins of web pages that may call the OpenID endpoints.",
     "require_par": "Whether only pushed authorization requests are accepted (RFC 9126).",
+    "security_profile": "Security profile of the client.",
     "require_pkce": "Whether authorization requests need PKCE (RFC 7636); always for a public client.",
     "dpop_bound_access_tokens": "Whether the token endpoint requires DPoP (RFC 9449).",
     "first_party": "Whether users are not asked for consent.",

@@ -8,7 +8,7 @@ from django.db.models import Exists, OuterRef
 
 from identity_platform.audit.writer import record_for_tenant
 from openid.authorization.parameters import OFFLINE_ACCESS, mapped_to_consent, scopes_to_consent
-from openid.models import AuthorizationCode, Consent
+from openid.models import AuthorizationCode, AuthorizationRequest, Consent
 from tenants.context import current_tenant, tenant_atomic
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserRefreshToken, EndUserSession
@@ -17,8 +17,11 @@ from userflow.sessions.userinfo_audience import is_userinfo
 
 
 def delete_codes_of_client(sender: object, *, client_id: UUID, **_: object) -> None:
-    """Delete the unused codes of a client that is deactivated: none is valid after it is activated again."""
+    """Delete the unused codes and unfinished requests of a client: none is valid after it is activated again, or has got a
+    security profile.
+    """
     AuthorizationCode.objects.filter(client_id=client_id, used_at=None).delete()
+    AuthorizationRequest.objects.filter(client_id=client_id).delete()
 
 
 def grant_consent(

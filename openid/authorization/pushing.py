@@ -79,7 +79,7 @@ class PushedRequestViewSet(ClientEndpoint):
         sent = Sent(
             (name, each) for name, value in body.items() for each in ([value] if isinstance(value, str) else value)
         )
-        jkt = check_proof(request) or ""
+        jkt = check_proof(request, profile=client.profile) or ""
         try:
             request_uri = push_request(tenant=client.tenant, client_id=client.id, sent=sent, dpop_jkt=jkt)
         except RequestRejected as problem:

@@ -244,7 +244,11 @@ def pending_request(handle: str, browser: str) -> Pending:
         raise RequestExpired
     parameters = Parameters.from_json(row.parameters)
     # The client may have changed since the request began.
-    may = may_use(client, DEVICE_CODE) if parameters.device else matches(client.redirect_uris, parameters.redirect_uri)
+    if parameters.device:
+        may = may_use(client, DEVICE_CODE)
+    else:
+        was_pushed = row.pushed_digest is not None
+        may = matches(client.redirect_uris, parameters.redirect_uri) and (was_pushed or not client.require_par)
     if not may:
         raise RequestExpired
     return Pending(

@@ -104,7 +104,7 @@ class OpenIDTokenViewSet(ClientEndpoint):
             raise UnsupportedGrantType
         if not grant_types.may_use(client, grant_type):
             raise UnauthorizedClient("The client is not registered for this grant type.")
-        jkt = check_proof(request) or ""
+        jkt = check_proof(request, profile=client.profile) or ""
         # Before a code is used up.
         client.check_dpop(jkt)
         return Response(self._tokens(client, sent, jkt), headers=NO_STORE)

@@ -155,6 +155,23 @@ def test_oauth4webapi_signs_a_user_in(
 
 
 @pytest.mark.needs("node")
+@pytest.mark.parametrize("library", ["openid-client", "oauth4webapi"])
+def test_library_signs_a_user_in_with_fapi2(
+    base: str, tenant: TestTenant, node: None, settings: Any, library: str
+) -> None:
+    settings.DPOP_NONCES = True
+    client, stated = authenticated_client(tenant, "private_key_jwt", first_party=True, security_profile="fapi2")
+    flow = {"library": library, "grant": "authorization_code", "redirect_uri": CALLBACK, "par": True, **stated}
+    flow |= {"scope": "openid email", "issuer": issuer_of(base, tenant), "dpop": True}
+    said = run_flow(flow, browser_of(tenant, client))
+    result = said.get("result")
+    assert result, said
+    assert (result["claims"]["aud"], result["token_type"]) == (client["client_id"], "dpop")
+    assert result["user"]["email"] == result["claims"]["email"]
+    assert result["refreshed"]["access_token"] != result["access_token"]
+
+
+@pytest.mark.needs("node")
 @pytest.mark.parametrize("dpop", [False, True], ids=["bearer", "dpop"])
 @pytest.mark.parametrize("method", ["none", "private_key_jwt"])
 def test_oauth4webapi_signs_a_device_in(

@@ -377,6 +377,8 @@ class Client(models.Model):
     dpop_bound_access_tokens = models.BooleanField(default=False, db_default=False)
     # Null: the default of its kind (`grant_types.rotates_refresh_tokens`).
     refresh_token_rotation = models.BooleanField(null=True, blank=True)
+    # A name of `security_profiles.PROFILES`; empty for none.
+    security_profile = models.CharField(max_length=16, blank=True, default="", db_default="")
     # Users are not asked for consent.
     first_party = models.BooleanField(default=False, db_default=False)
     # A first-party client may sign users in by JSON (`signs_in_directly`); the others by OpenID Connect only.

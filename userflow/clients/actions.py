@@ -33,8 +33,10 @@ from userflow.clients.registration import (
     becomes_first_party,
     check_metadata,
     ends_direct_sign_in,
+    gets_profile,
     is_like_a_secret,
     needs_consent,
+    with_profile,
 )
 from userflow.clients.session_changes import apply_changes, note_change
 from userflow.errors import DefaultClientStays, NoClientSecret, UnknownClient
@@ -82,11 +84,11 @@ def create_client(
     A client that authenticates with a key has no secret.
 
     `fields`: `tags`, `project_id`, `owner_id` (default: the caller), `self_registration`, `active`, and the metadata that
-    `check_metadata` checks. Raises UnknownTenant, TenantSuspended, TenantBusy, ValidationFailed, GrantsMoreThanHeld,
-    InsufficientAuthentication (a confidential or first-party client, audiences, or scopes). A first-party client can be created
-    by those who may decide about it (`clients.reach`).
+    `check_metadata` checks; a `security_profile` sets those that it demands. Raises UnknownTenant, TenantSuspended, TenantBusy,
+    ValidationFailed, GrantsMoreThanHeld, InsufficientAuthentication (a confidential or first-party client, audiences, or
+    scopes). A first-party client can be created by those who may decide about it (`clients.reach`).
     """
-    scopes = set(scopes)
+    scopes, fields = set(scopes), with_profile(Client(type=type), fields)
     # Redirect URIs of a new client that asks its users for consent reach nothing that they have not consented to.
     reach: dict[str, Any] = {name: fields[name] for name in ("audiences", "first_party") if name in fields}
     if type == CONFIDENTIAL or is_like_a_secret(Client(), reach):
@@ -115,24 +117,27 @@ def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: d
     """Change the given fields, those of `create_client`. The type cannot change.
 
     A client that authenticates with a key from now on loses its secrets. One that is first-party no longer loses the sessions
-    that its users have not consented to. The tenant's admins are told of a change of what a first-party client can receive.
+    that its users have not consented to; one that gets a security profile loses all sessions and tokens from before. The
+    tenant's admins are told of a change of what a first-party client can receive.
     Raises UnknownClient, ValidationFailed, GrantsMoreThanHeld (a client that can act as more than the caller holds, before or
     after the change), InsufficientAuthentication (new scopes, redirect URIs, audiences or origins, the device grant, another
     key or way to authenticate, to require PAR or DPoP no longer, to make it first-party or no longer so, or to deactivate it;
-    all that routes tokens of a first-party client).
+    all that routes tokens of a first-party client; to set a security profile or to take it away).
     """
     changes = dict(changes)
     active = changes.pop("active", None)
     stated_type = changes.pop("type", None)
     with transaction.atomic():
         client = _locked(tenant_id, client_id)
+        changes = with_profile(client, changes)
         if set(changes.get("scopes", ())) - set(client.scopes):
             require_assurance(Action.GRANT_ROLES, by)
         routed = routed_fields(client, changes)
         if is_like_a_secret(client, changes) or (client.first_party and routed):
             require_assurance(Action.WRITE_CLIENT_SECRET, by)
         withdrawn = client.first_party and False in (changes.get("first_party"), changes.get("direct_sign_in"))
-        if withdrawn or (active is False and client.active):
+        profiled = gets_profile(client, changes)
+        if withdrawn or profiled or (active is False and client.active):
             require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
         require_reach(by, Reach(frozenset(client.scopes)), STRONGER)
         changes_state = active is not None and active != client.active
@@ -148,14 +153,20 @@ def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: d
             setattr(client, field, value)
         check_metadata(client, before)
         secrets = () if has_secret(client) else _drop_secrets(client)
-        client.save(update_fields=[*changes, *secrets, "updated_at"])
-        unconsented = needs_consent(before, client)
-        indirect = ends_direct_sign_in(before, client)
-        follows = unconsented or indirect or bool(before.backchannel_logout_uri) != bool(client.backchannel_logout_uri)
+        if profiled:
+            # Its own tokens end.
+            client.generation += 1
+        client.save(update_fields=[*changes, *secrets, "generation", "updated_at"])
+        ends = {
+            "ends_unconsented": needs_consent(before, client),
+            "ends_direct": ends_direct_sign_in(before, client),
+            "ends_before_profile": profiled,
+        }
+        follows = any(ends.values()) or bool(before.backchannel_logout_uri) != bool(client.backchannel_logout_uri)
         if follows:
-            note_change(client, ends_unconsented=unconsented, ends_direct=indirect)
+            note_change(client, **ends)
         # The state of the client does not reject sessions without consent: a deliverer ends them if this process cannot.
-        _list_for_delivery(client, required=unconsented or indirect)
+        _list_for_delivery(client, required=any(ends.values()))
         if changes:
             _record("client.updated", client, differences(vars(before), vars(client), changes.keys()))
         if acts_as_users and routed:

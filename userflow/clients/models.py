@@ -19,6 +19,8 @@ class PendingClientChange(models.Model):
     ends_unconsented = models.BooleanField(null=True)
     # The client may not sign users in by JSON any more: the sessions that it has opened so end. Null is no.
     ends_direct = models.BooleanField(null=True)
+    # The client has a security profile from now on: all that it got before ends. Null is no.
+    ends_before_profile = models.BooleanField(null=True)
     backchannel_logout_uri = models.CharField(max_length=2048, blank=True, default="")
     signed_response_alg = models.CharField(max_length=16, blank=True, default="")
     noted_at = models.DateTimeField(auto_now=True)

@@ -38,6 +38,11 @@ def _without_port(uri: str) -> tuple[str, str] | None:
     return parts["host"], parts["rest"] or ""
 
 
+def is_web_or_loopback(uri: str) -> bool:
+    """Return whether the browser brings a code to this redirect URI encrypted, or does not leave its machine with it."""
+    return uri.startswith("https://") or _without_port(uri) is not None
+
+
 def problem_of_redirect_uri(uri: str) -> str | None:
     """Return why a client may not register this redirect URI, or None.
 

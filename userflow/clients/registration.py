@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -11,7 +12,8 @@ from identity_platform.api.errors import ValidationFailed
 from tenants import lookup
 from userflow.accounts.grant_types import CLIENT_CREDENTIALS, DEVICE_CODE, GRANT_TYPES
 from userflow.accounts.models import CONFIDENTIAL, Client
-from userflow.clients.redirects import LOOPBACK, problem_of_redirect_uri
+from userflow.accounts.security_profiles import SecurityProfile, profile_of
+from userflow.clients.redirects import LOOPBACK, is_web_or_loopback, problem_of_redirect_uri
 from userflow.sessions.client_authentication import METHODS_OF_TYPE, PRIVATE_KEY_JWT
 from userflow.sessions.client_keys import KeySetInvalid, problem_of_server_address, read_key_set
 
@@ -20,7 +22,7 @@ CREDENTIAL_FIELDS: Final = frozenset({"token_endpoint_auth_method", "jwks", "jwk
 # An entry more is like writing a secret too: it sends codes to another address, or tokens to another API or web page.
 REACH_FIELDS: Final = frozenset({"redirect_uris", "audiences", "allowed_origins"})
 # Turning one of these off lets a stolen token or a manipulated request through.
-PROTECTION_FIELDS: Final = frozenset({"require_par", "require_pkce", "dpop_bound_access_tokens"})
+PROTECTION_FIELDS: Final = frozenset({"require_par", "require_pkce", "dpop_bound_access_tokens", "security_profile"})
 # RS256 is what most client libraries expect unless they are told otherwise (OpenID Connect Registration section 2).
 ID_TOKEN_ALGORITHMS: Final = ("RS256", "ES256")
 # An RS256 signature costs the server ten times as much as one by ES256: for APIs that verify RSA only.
@@ -70,6 +72,57 @@ def signs_in_directly(client: Client) -> bool:
     return client.first_party and client.direct_sign_in
 
 
+def gets_profile(client: Client, changes: Mapping[str, Any]) -> bool:
+    """Return whether the changes give the client a security profile that it does not have."""
+    return bool(changes.get("security_profile")) and changes["security_profile"] != client.security_profile
+
+
+def with_profile(client: Client, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the changes with the values that the client's security profile demands where they have none.
+
+    Null and empty stand for the default, which is then that of the profile. A field that is not among the changes is set when
+    the profile is; later it has the value.
+    """
+    chosen = changes.get("security_profile", client.security_profile)
+    if client.type != CONFIDENTIAL:
+        return dict(changes)
+    demanded = {
+        name: demand.value
+        for name, demand in profile_of(chosen).settings.items()
+        if (changes[name] in (None, "") if name in changes else chosen != client.security_profile)
+    }
+    return {**changes, **demanded}
+
+
+def missing_settings(client: Client) -> Problems:
+    """Return what the security profile of the client demands and its settings do not have, by field."""
+    profile = profile_of(client.security_profile)
+    if client.security_profile and client.type != CONFIDENTIAL:
+        return {"type": [f"{client.security_profile} is for confidential clients only. Create one of that type."]}
+    problems: Problems = {
+        name: [demand.problem] for name, demand in profile.settings.items() if getattr(client, name) != demand.value
+    }
+    if profile.web_redirects_only:
+        problem = f"{client.security_profile} allows https only, and http on localhost for native applications."
+        problems |= {
+            f"redirect_uris[{n}]": [problem]
+            for n, uri in enumerate(client.redirect_uris)
+            if not is_web_or_loopback(uri)
+        }
+    return problems | _of_algorithms(client, profile)
+
+
+def _of_algorithms(client: Client, profile: SecurityProfile) -> Problems:
+    """Return which registered keys sign with no algorithm that the profile allows. Others are checked when they are used."""
+    with suppress(KeySetInvalid):
+        keys = read_key_set(client.jwks) if client.jwks else ()
+        useless = [n for n, key in enumerate(keys) if not any(map(profile.allows, key.algorithms))]
+        if useless:
+            allowed = ", ".join(profile.algorithms)
+            return {"jwks": [f"keys[{n}]: {client.security_profile} allows keys for {allowed} only." for n in useless]}
+    return {}
+
+
 def check_metadata(client: Client, before: Client | None = None) -> None:
     """Raise ValidationFailed for metadata that the client may not have; drop repeated entries of lists.
 
@@ -91,6 +144,7 @@ def check_metadata(client: Client, before: Client | None = None) -> None:
         **_of_grant_types(client),
         **_of_credentials(client),
         **_of_pages(client),
+        **missing_settings(client),
     }
     if client.type != CONFIDENTIAL and not client.require_pkce:
         problems["require_pkce"] = ["A public client always needs PKCE. Leave it true."]

@@ -7,6 +7,7 @@ from identity_platform.api.json_field import JsonObject
 from identity_platform.api.pagination import PageQuery, PaginationOut
 from userflow.accounts.grant_types import GRANT_TYPES, grant_types_in_force, listed, rotates_refresh_tokens
 from userflow.accounts.models import CONFIDENTIAL, PUBLIC, Client
+from userflow.accounts.security_profiles import SECURITY_PROFILES
 from userflow.clients.registration import ACCESS_TOKEN_ALGORITHMS, ID_TOKEN_ALGORITHMS, LONGEST_MAX_AGE
 from userflow.sessions.client_authentication import METHODS, NONE, PRIVATE_KEY_JWT
 from userflow.sessions.client_keys import LONGEST_SET
@@ -18,6 +19,7 @@ _NULL_IF_EMPTY = (
     "token_endpoint_auth_method",
     "jwks",
     "jwks_uri",
+    "security_profile",
     "backchannel_logout_uri",
     "logo_uri",
     "client_uri",
@@ -101,6 +103,12 @@ class ClientChanges(serializers.Serializer[object]):
         allow_null=True,
         help_text="Whether a refresh replaces the refresh token; null: unless the client proves a key. Always true for a "
         "public client without DPoP.",
+    )
+    security_profile = Choice(
+        SECURITY_PROFILES,
+        required=False,
+        allow_null=True,
+        help_text="fapi2 sets and holds what FAPI 2.0 demands of the other fields; null: none.",
     )
     first_party = Boolean(required=False)
     direct_sign_in = Boolean(
@@ -187,6 +195,7 @@ class ClientOut(serializers.Serializer[object]):
     refresh_token_rotation = serializers.BooleanField(
         help_text="What is in force: the default of its kind if none is set."
     )
+    security_profile = serializers.ChoiceField(SECURITY_PROFILES, allow_null=True)
     first_party = serializers.BooleanField()
     direct_sign_in = serializers.BooleanField()
     backchannel_logout_uri = serializers.CharField(allow_null=True)

@@ -20,10 +20,15 @@ from userflow.sessions.ending import AT_ONCE, end_found
 
 
 def note_change(
-    client: Client, *, ends_sessions: bool = False, ends_unconsented: bool = False, ends_direct: bool = False
+    client: Client,
+    *,
+    ends_sessions: bool = False,
+    ends_unconsented: bool = False,
+    ends_direct: bool = False,
+    ends_before_profile: bool = False,
 ) -> None:
-    """Note that the sessions follow the client's logout address, or that they end: all, those without consent, or those that
-    the client has opened by JSON.
+    """Note that the sessions follow the client's logout address, or that they end: all, those without consent, those that
+    the client has opened by JSON, or all that it had before it got a security profile.
 
     Call it in the transaction of the change.
 
@@ -40,6 +45,8 @@ def note_change(
         noted["ends_unconsented"] = True
     if ends_direct:
         noted["ends_direct"] = True
+    if ends_before_profile:
+        noted["ends_before_profile"] = True
     PendingClientChange.objects.update_or_create(client_id=client.pk, defaults=noted)
 
 
@@ -71,6 +78,10 @@ def _apply(change: PendingClientChange) -> None:
         if change.ends_direct:
             direct = sessions.filter(parent=None, audiences=[])
             end_found(END_USERS, direct, reason="direct_sign_in_disabled")
+        if change.ends_before_profile:
+            # Also what is bound to a key: it was asked for by other rules, and which algorithm the key has is not stored.
+            end_found(END_USERS, sessions, reason="security_profile_set")
+            signals.client_sessions_ended.send(apply_changes, client_id=change.client_id)
         return
     end_found(END_USERS, sessions, reason="client_deactivated")
     signals.client_sessions_ended.send(apply_changes, client_id=change.client_id)

@@ -16,6 +16,7 @@ from identity_platform.api import valkey
 from tenants.issuers import issuer_of
 from tenants.lookup import TenantContext
 from userflow.accounts.principals import is_numeric_date
+from userflow.accounts.security_profiles import SecurityProfile
 from userflow.errors import AssertionsUnavailable
 from userflow.sessions.client_keys import SIGNING_ALGORITHMS, ClientKey, KeySetInvalid, read_key_set
 from userflow.sessions.published_keys import published_keys
@@ -49,11 +50,13 @@ def check_assertion(
     tenant: TenantContext,
     jwks: dict[str, object],
     jwks_uri: str,
+    profile: SecurityProfile,
     endpoint: str = "",
 ) -> None:
     """Check an assertion of a client, and use it up.
 
-    Its audience is the issuer of the tenant or its token endpoint, or `endpoint`, the one that it was sent to.
+    Its audience is the issuer of the tenant or its token endpoint, or `endpoint`, the one that it was sent to; the issuer
+    alone, as a string, if the client's security profile demands that (FAPI 2.0 Security Profile section 5.3.2.1).
     Raises AssertionInvalid, AssertionsUnavailable (Valkey does not answer, so a replay could not be seen),
     ClientKeysBusy.
     """
@@ -64,7 +67,11 @@ def check_assertion(
     algorithm, kid = header.get("alg"), header.get("kid")
     if algorithm not in SIGNING_ALGORITHMS or not isinstance(kid, str | None) or "crit" in header:
         raise AssertionInvalid
-    audiences = {issuer_of(tenant), f"{tenant.root}/token", endpoint} - {""}
+    if not profile.allows(str(algorithm)):
+        raise AssertionInvalid
+    audiences = {issuer_of(tenant)}
+    if not profile.issuer_is_only_audience:
+        audiences |= {f"{tenant.root}/token", endpoint} - {""}
     claims = _verified(
         assertion,
         _keys(client_id, jwks, jwks_uri, kid, tenant.authorities),
@@ -73,6 +80,8 @@ def check_assertion(
         str(client_id),
         audiences,
     )
+    if profile.issuer_is_only_audience and not isinstance(claims["aud"], str):
+        raise AssertionInvalid
     _use(client_id, claims)
 
 

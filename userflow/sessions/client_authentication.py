@@ -19,6 +19,7 @@ from tenants import lookup
 from tenants.states import Purpose
 from userflow.accounts.grant_types import may_use, rotates_refresh_tokens
 from userflow.accounts.models import CONFIDENTIAL, PUBLIC
+from userflow.accounts.security_profiles import SecurityProfile, profile_of
 from userflow.credentials import attempts
 from userflow.errors import ClientNotAuthenticated, DirectSignInDisabled
 from userflow.ids import FORM
@@ -86,6 +87,7 @@ class StoredClient(NamedTuple):
     dpop_bound: bool
     # As stored: None for the default of its kind.
     refresh_token_rotation: bool | None
+    security_profile: str
     id_token_signed_response_alg: str
     backchannel_logout_uri: str
     jwks: dict[str, object]
@@ -98,6 +100,11 @@ class StoredClient(NamedTuple):
     def confidential(self) -> bool:
         """Whether the client has a secret or key."""
         return self.type == CONFIDENTIAL
+
+    @property
+    def profile(self) -> SecurityProfile:
+        """What the security profile of the client demands."""
+        return profile_of(self.security_profile)
 
     @property
     def rotates_refresh_tokens(self) -> bool:
@@ -150,6 +157,7 @@ class StoredClient(NamedTuple):
                 tenant=self.tenant,
                 jwks=self.jwks,
                 jwks_uri=self.jwks_uri,
+                profile=self.profile,
             )
         except client_assertions.AssertionInvalid:
             return False

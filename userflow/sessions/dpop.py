@@ -20,6 +20,7 @@ from identity_platform.crypto import keyed_digest
 from tenants import keys
 from tenants.hosts import tenant_at_host
 from userflow.accounts.principals import is_numeric_date
+from userflow.accounts.security_profiles import SecurityProfile
 from userflow.oauth_errors import DpopNonceRequired, DpopProofInvalid
 from userflow.sessions.key_pairs import thumbprint
 
@@ -42,20 +43,25 @@ NONCE_SECONDS: Final = 300
 
 
 def check_proof(
-    request: HttpRequest | Request, *, access_token: str | None = None, required_jkt: str | None = None
+    request: HttpRequest | Request,
+    *,
+    access_token: str | None = None,
+    required_jkt: str | None = None,
+    profile: SecurityProfile | None = None,
 ) -> str | None:
     """Return the thumbprint of the key that the request's proof shows, or None without a proof.
 
-    With `access_token` the proof must be for this token (`ath`), with `required_jkt` there must be one by this key. A proof
-    is valid for this method and address only, for a minute, and once. Raises DpopProofInvalid, DpopNonceRequired (with
-    DPOP_NONCES), Unavailable (the use of proofs cannot be stored).
+    With `access_token` the proof must be for this token (`ath`), with `required_jkt` there must be one by this key, with
+    `profile`, that of the client, by an algorithm that it allows. A proof is valid for this method and address only, for a
+    minute, and once. Raises DpopProofInvalid, DpopNonceRequired (with DPOP_NONCES), Unavailable (the use of proofs cannot be
+    stored).
     """
     proof = request.META.get("HTTP_DPOP")
     if proof is None:
         if required_jkt is not None:
             raise DpopProofInvalid("A DPoP proof is required.")
         return None
-    jkt, claims = _verified(proof)
+    jkt, claims = _verified(proof, profile or SecurityProfile())
     if required_jkt is not None and not hmac.compare_digest(jkt, required_jkt):
         raise DpopProofInvalid("The proof is by another key than the token is bound to.")
     issued_at, jti = claims["iat"], claims["jti"]
@@ -89,7 +95,7 @@ def check_bound_token(request: HttpRequest | Request, token: str, claims: Mappin
         check_proof(request, access_token=token, required_jkt=jkt)
 
 
-def _verified(proof: str) -> tuple[str, dict[str, object]]:
+def _verified(proof: str, profile: SecurityProfile) -> tuple[str, dict[str, object]]:
     """Return the thumbprint of the key in the proof's header and the claims that it signs. Raises DpopProofInvalid."""
     if len(proof) > LONGEST_PROOF:
         raise DpopProofInvalid
@@ -99,6 +105,9 @@ def _verified(proof: str) -> tuple[str, dict[str, object]]:
         if header.get("typ") != "dpop+jwt" or "crit" in header or not isinstance(jwk, dict):
             raise ValueError("header")
         kty, crv = ALGORITHMS[algorithm]
+        if not profile.allows(algorithm):
+            allowed = " or ".join(filter(profile.allows, ALGORITHMS))
+            raise DpopProofInvalid(f"The security profile of this client needs a proof that is signed with {allowed}.")
         if jwk.get("kty") != kty or (crv is not None and jwk.get("crv") != crv) or _PRIVATE_FIELDS & set(jwk):
             raise ValueError("key")
         public = {name: jwk[name] for name in _PUBLIC_FIELDS[kty]}

@@ -145,7 +145,7 @@ SELECT {lookup.COLUMNS},
   c.active, c.name, c.project_id, c.generation,
   c.id IS NOT NULL AND (c.last_used_at IS NULL OR c.last_used_at < now() - interval '1 minute'),
   EXISTS (SELECT FROM userflow_revokedtoken WHERE jti = %s), c.first_party, c.first_party AND c.direct_sign_in,
-  c.access_token_seconds, c.access_token_signed_response_alg,
+  c.access_token_seconds, c.access_token_signed_response_alg, c.security_profile,
   c.scopes::text, c.audiences::text
 FROM tenants_tenant t {lookup.JOINS}
   LEFT JOIN userflow_client c ON c.id = %s AND c.tenant_id = t.id
@@ -159,7 +159,8 @@ SELECT {lookup.COLUMNS},
   CASE WHEN c.previous_secret_until > now() THEN c.previous_secret_digest END,
   c.token_endpoint_auth_method, c.jwks_uri, c.generation, c.first_party, c.first_party AND c.direct_sign_in,
   c.access_token_seconds, c.access_token_signed_response_alg,
-  c.dpop_bound_access_tokens, c.refresh_token_rotation, c.id_token_signed_response_alg, c.backchannel_logout_uri,
+  c.dpop_bound_access_tokens, c.refresh_token_rotation, c.security_profile, c.id_token_signed_response_alg,
+  c.backchannel_logout_uri,
   c.jwks::text, c.scopes::text, c.audiences::text, c.grant_types::text
 FROM userflow_client c JOIN tenants_tenant t ON t.id = c.tenant_id {lookup.JOINS}
 WHERE c.id = %s

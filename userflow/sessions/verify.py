@@ -21,6 +21,7 @@ from tenants.issuers import issuer_of
 from tenants.states import Purpose
 from userflow.accounts import principals
 from userflow.accounts.principals import Claims, Grant, Principal, UserFields, moment
+from userflow.accounts.security_profiles import profile_of
 from userflow.accounts.session_models import EndUserSession
 from userflow.accounts.session_policy import acr_of, required_acr, session_limits
 from userflow.credentials.email_verification import is_required
@@ -125,6 +126,7 @@ class ClientState(NamedTuple):
     signs_in_directly: bool | None
     access_token_seconds: int | None
     access_token_signed_response_alg: str | None
+    security_profile: str | None
     scopes: Collection[str]
     audiences: Collection[str]
 
@@ -183,6 +185,9 @@ def _end_user_of(
     grant = None
     # A session without a grant has all rights of the user: only a client that may sign in by JSON now, or a browser, has one.
     if not granted and claims.get("client_id") and not limits.signs_in_directly:
+        raise SessionInactive
+    # One from before the client had its security profile, which has not ended yet.
+    if profile_of(limits.security_profile).bound_tokens_only and not (granted and given[2]):
         raise SessionInactive
     if granted:
         scopes, audiences, dpop_jkt = given

@@ -3673,6 +3673,8 @@ export interface components {
             require_pkce?: boolean | null;
             /** @description Permissions that tokens of the client can have. */
             scopes?: string[] | null;
+            /** @description fapi2 sets and holds what FAPI 2.0 demands of the other fields; null: none. */
+            security_profile?: components["schemas"]["OAuthClientSecurityProfile"] | null;
             /** @description Whether users can register themselves through the client. */
             self_registration?: boolean | null;
             /** @description Labels of your choice to filter by. */
@@ -5531,6 +5533,8 @@ export interface components {
              *     ]
              */
             scopes: string[];
+            /** @description Security profile of the client. */
+            security_profile: components["schemas"]["OAuthClientSecurityProfile"] | null;
             /** @description Whether users can register themselves through the client. */
             self_registration: boolean;
             /**
@@ -5567,6 +5571,8 @@ export interface components {
         };
         /** @enum {string} */
         OAuthClientAccessTokenSignedResponseAlg: "ES256" | "RS256";
+        /** @enum {string} */
+        OAuthClientSecurityProfile: "fapi2";
         /** @description RFC 6749 section 5.1, OpenID Connect Core section 3.1.3.3. */
         OpenIDToken: {
             /**

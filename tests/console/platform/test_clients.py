@@ -139,6 +139,45 @@ def test_edit_names_the_field_of_invalid_metadata(head: Staff) -> None:
         assert (response.status_code, list(response.context["form"].errors)) == (400, [field])
 
 
+# What a browser sends for fields that are left as they are.
+UNTOUCHED = {
+    "direct_sign_in": "on",
+    "require_pkce": "on",
+    "id_token_signed_response_alg": "RS256",
+    "access_token_signed_response_alg": "ES256",
+    "refresh_token_rotation": "",
+    "token_endpoint_auth_method": "",
+}
+
+
+def test_security_profile_sets_what_the_form_leaves(head: Staff) -> None:
+    keys = json.dumps({"keys": [public_jwk(new_key())]})
+    new, response = made(head, **UNTOUCHED, scopes="", jwks=keys, security_profile="fapi2")
+    assert response.status_code == 302
+    by_secret = {**UNTOUCHED, "token_endpoint_auth_method": "client_secret_basic"}
+    before, _ = made(head, **by_secret, scopes="")
+    body = {**by_secret, "name": before.name, "jwks": keys}
+    assert send(head, at(before, "edit"), {**body, "security_profile": "fapi2"}).status_code == 302
+    for client in (new, Client.objects.get(pk=before.pk)):
+        assert (client.security_profile, client.token_endpoint_auth_method) == ("fapi2", "private_key_jwt")
+        assert (client.require_par, client.dpop_bound_access_tokens) == (True, True)
+        assert (client.id_token_signed_response_alg, client.refresh_token_rotation) == ("ES256", False)
+        assert "fapi2" in head.get(at(client)).text
+
+
+def test_security_profile_names_what_is_missing(head: Staff) -> None:
+    client, _ = made(head, **UNTOUCHED, scopes="")
+    body = {**UNTOUCHED, "name": client.name, "security_profile": "fapi2", "redirect_uris": "com.example.app:/back"}
+    contrary = {"access_token_signed_response_alg": "RS256", "refresh_token_rotation": "True", "require_pkce": ""}
+    response = send(head, at(client, "edit"), {**body, **contrary})
+    assert response.status_code == 400
+    expected = {*contrary, "redirect_uris", "token_endpoint_auth_method"}
+    assert set(response.context["form"].errors) == expected
+    assert "fapi2 does not allow RS256. Send ES256 or leave it out." in response.text
+    client.refresh_from_db()
+    assert (client.security_profile, client.require_par) == ("", False)
+
+
 def test_client_page_shows_a_configuration_to_copy(head: Staff, tenant: TestTenant) -> None:
     client, _ = made(head, redirect_uris="https://a.example.com/back")
     issuer = f"{settings.TOKEN_ISSUER}/t/{tenant.slug}"

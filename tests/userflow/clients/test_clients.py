@@ -37,6 +37,7 @@ MEMBERS = {
     "allowed_origins",
     "require_par",
     "refresh_token_rotation",
+    "security_profile",
     "require_pkce",
     "dpop_bound_access_tokens",
     "first_party",

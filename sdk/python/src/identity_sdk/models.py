@@ -1156,6 +1156,9 @@ SigningAlgorithm: TypeAlias = Literal['RS256', 'ES256']
 OAuthClientAccessTokenSignedResponseAlg: TypeAlias = Literal['ES256', 'RS256']
 
 
+OAuthClientSecurityProfile: TypeAlias = Literal['fapi2']
+
+
 DirectoryKind: TypeAlias = Literal['active_directory', 'entra_id']
 
 
@@ -1397,6 +1400,7 @@ class OAuthClient(TypedDict):
     require_pkce: bool
     dpop_bound_access_tokens: bool
     refresh_token_rotation: bool
+    security_profile: OAuthClientSecurityProfile | None
     first_party: bool
     direct_sign_in: bool
     backchannel_logout_uri: str | None
@@ -1943,6 +1947,7 @@ class ClientFields(TypedDict):
     require_pkce: NotRequired[bool | None]
     dpop_bound_access_tokens: NotRequired[bool | None]
     refresh_token_rotation: NotRequired[bool | None]
+    security_profile: NotRequired[OAuthClientSecurityProfile | None]
     first_party: NotRequired[bool | None]
     direct_sign_in: NotRequired[bool | None]
     backchannel_logout_uri: NotRequired[str | None]
