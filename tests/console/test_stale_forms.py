@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 from django.urls import reverse
+from django.utils.timezone import now
 
-from registry.models import Service
+from registry.models import Service, ServiceCredential
 from tenants.context import in_tenant, tenant_atomic
 from tenants.models import DatabaseServer, Tenant
 from tests.console.staff import Staff, new_operator
@@ -75,6 +76,25 @@ def test_stale_form_is_rejected_with_newer_values(
         assert change(tenant, model, key, column, before, inside=inside) == newer
     # The values are those of the form again.
     assert operator.post(path, sent).status_code == 302
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds", "model", "inside"),
+    [
+        ("client_rotate", ["client"], Client, False),
+        ("webhook_rotate", ["endpoint"], WebhookEndpoint, True),
+        ("credential_rotate", ["service", "credential"], ServiceCredential, False),
+    ],
+)
+def test_stale_rotation_is_rejected(
+    rows: tuple[TestTenant, Ids, Staff], name: str, kinds: list[str], model: Any, inside: bool
+) -> None:
+    tenant, ids, operator = rows
+    path = reverse(f"admin:{name}", args=[ids[kind] for kind in kinds])
+    sent = {**sent_by_browser(operator.get(path), tenant), "secret": "another", "overlap_hours": "24"}
+    change(tenant, model, ids[kinds[-1]], "updated_at", now(), inside=inside)
+    late = operator.post(path, sent)
+    assert (late.status_code, "This was changed after you opened the page" in late.text) == (400, True)
 
 
 def test_row_that_is_gone_leads_to_its_list(rows: tuple[TestTenant, Ids, Staff]) -> None:
