@@ -26,6 +26,7 @@ from console.platform import invitations as admin_invitations
 from console.registry import pages as services
 from console.signin import own_account, own_factors, views
 from console.tenants import branding, changes
+from userflow.clients.kinds import KINDS
 
 _USER: Final = "inside/people/<uuid:user_id>/"
 _GROUP: Final = "inside/groups/<uuid:group_id>/"
@@ -162,6 +163,10 @@ SIGNED_IN: Final[Paths] = (
     (f"{_ADMIN_ROLE}/remove/", "admin_role_remove", admin_roles.DeleteRole.as_view()),
     (f"{_ADMIN_INVITATION}/resend/", "invitation_resend", admin_invitations.Resend.as_view()),
     (f"{_ADMIN_INVITATION}/cancel/", "invitation_cancel", admin_invitations.Cancel.as_view()),
+    *(
+        (f"userflow/client/add/{name}/", f"client_add_{name}", clients.CreateClient.as_view(kind=kind))
+        for name, kind in KINDS.items()
+    ),
     (f"{_CLIENT}/edit/", "client_edit", clients.EditClient.as_view()),
     (f"{_CLIENT}/activate/", "client_activate", clients.Activate.as_view()),
     (f"{_CLIENT}/deactivate/", "client_deactivate", clients.Deactivate.as_view()),

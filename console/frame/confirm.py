@@ -14,8 +14,8 @@ from django.views.generic import FormView
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 from console.frame.access import Context, Page, Staff, require, step_up_first, to_step_up
-from console.frame.forms import FormOptions
-from console.frame.records import Text, secret_page
+from console.frame.forms import FormOptions, shown_value
+from console.frame.records import Table, Text, secret_page
 from console.frame.scope import page_tenant, tenant_at
 from console.frame.tenant_pages import form_of_another_tenant, render_in_tenant
 from identity_platform.api.errors import ApiError
@@ -68,8 +68,8 @@ class ConfirmView(AnyFormView):
 
     The checks run in this order: permissions (403), the rows that the path names (404), the tenant of the form (409), the
     authentication that the action needs (re-authentication page), the form, and the action itself. An error of the action
-    is shown at the form, with everything that was typed. A form with initial values is rejected if these have changed
-    since it was rendered: it sends the untouched fields too, and would revert the other change.
+    is shown at the form, with everything that was typed. A form is rejected if its `version` has changed since it was
+    rendered: it sends the untouched fields too, and would revert the other change. The page then shows the newer values.
     """
 
     permissions: ClassVar[tuple[str, ...]]
@@ -97,6 +97,8 @@ class ConfirmView(AnyFormView):
     http_method_names = ["get", "head", "post"]
 
     staff: Staff
+    # Whether the values have changed since the sent form was rendered.
+    is_stale = False
 
     @classmethod
     def as_view(cls, **initkwargs: object) -> Page:
@@ -109,6 +111,10 @@ class ConfirmView(AnyFormView):
     def names(self) -> Context:
         """Return the values for the placeholders of the title and the text."""
         return {"tenant": self.tenant.name} if self.tenant else {}
+
+    def version(self) -> Context:
+        """Return the stored values that must be the same when the form is sent as when it was rendered."""
+        return self.get_initial()
 
     def hidden_fields(self) -> dict[str, str]:
         """Return further hidden fields of the form."""
@@ -166,11 +172,12 @@ class ConfirmView(AnyFormView):
     def get_form(self, form_class: type[forms.Form] | None = None) -> forms.Form:
         form = super().get_form(form_class)
         self.hidden = self.hidden_fields()
-        if initial := self.get_initial():
-            now = _hash_of(initial)
+        if version := self.version():
+            now = _hash_of(version)
             # After an error it stays the hash of the page that was opened: what is typed there predates the change too.
             self.hidden[FORM_STATE] = self.request.POST.get(FORM_STATE, now)
-            if self.hidden[FORM_STATE] != now:
+            self.is_stale = self.hidden[FORM_STATE] != now
+            if self.is_stale:
                 form.add_error(
                     None,
                     _("This was changed after you opened the page, so nothing was saved. Open the page again."),
@@ -210,6 +217,8 @@ class ConfirmView(AnyFormView):
             "back": self.get_back_url(),
             "verb": str(self.submit) or title,
             "dangerous": self.dangerous,
+            "is_stale": self.is_stale,
+            "newer": _newer_values(context["form"]) if self.is_stale else None,
         }
 
 
@@ -243,7 +252,12 @@ class RowView(ConfirmView, Generic[Row]):
     key: ClassVar[str]
     # Takes the request and the id, and returns the row. Raises Http404 or a NotFound error.
     lookup: ClassVar[Callable[..., Any]]
+    # Attributes of the row that its page depends on, besides the initial values of the form.
+    guarded_fields: ClassVar[tuple[str, ...]] = ()
     row: Row
+
+    def version(self) -> Context:
+        return {**super().version(), **{name: getattr(self.row, name) for name in self.guarded_fields}}
 
     def find(self) -> Row:
         """Return the row that the path names."""
@@ -361,5 +375,16 @@ def _show(error: ApiError, form: forms.Form) -> None:
         form.add_error(name if name in form.fields else None, told)
 
 
-def _hash_of(initial: Context) -> str:
-    return hashlib.sha256(repr(sorted(initial.items())).encode()).hexdigest()[:32]
+def _hash_of(version: Context) -> str:
+    return hashlib.sha256(repr(sorted(version.items())).encode()).hexdigest()[:32]
+
+
+def _newer_values(form: forms.Form) -> Table:
+    """Return the stored values that differ from what is typed in the form."""
+    names = [name for name in form.changed_data if name in form.initial and not form[name].is_hidden]
+    return Table(
+        title=_("Stored values that differ from the form"),
+        headers=(_("Field"), _("Stored value")),
+        rows=[(form[name].label, shown_value(form.fields[name], form.initial[name])) for name in names],
+        empty="",
+    )

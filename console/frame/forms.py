@@ -66,6 +66,18 @@ def set_choices(form: forms.Form, name: str, choices: Iterable[tuple[str, Text]]
         field.help_text = _("Nothing to select yet.")
 
 
+def shown_value(field: forms.Field, value: object) -> object:
+    """Return the value of a field for readers: a choice by its label, an object as JSON."""
+    labels = {str(key): label for key, label in getattr(field, "choices", ())}
+    match value:
+        case dict():
+            return json.dumps(value, ensure_ascii=False) if value else ""
+        case list():
+            return [labels.get(str(entry), entry) for entry in value]
+        case _:
+            return labels.get("" if value is None else str(value), value)
+
+
 class Line(forms.CharField):
     widget = widgets.UnfoldAdminTextInputWidget
 
@@ -120,6 +132,10 @@ class Lines(forms.Field):
     def to_python(self, value: object) -> list[str]:
         return [line.strip() for line in str(value or "").splitlines() if line.strip()]
 
+    def has_changed(self, initial: object, data: object) -> bool:
+        """Return whether other entries are sent: none stored and none sent are the same."""
+        return (initial or []) != self.to_python(data)
+
 
 class Moment(forms.DateTimeField):
     """A time in UTC, with the date picker of the browser."""
@@ -135,6 +151,10 @@ class Number(forms.IntegerField):
 
 class Pick(forms.ChoiceField):
     widget = widgets.UnfoldAdminSelectWidget
+
+    def has_changed(self, initial: object, data: object) -> bool:
+        """Return whether another choice is sent: the initial value may be none, or a flag."""
+        return super().has_changed("" if initial is None else str(self.prepare_value(initial)), data)
 
 
 class Boxes(forms.MultipleChoiceField):

@@ -20,9 +20,10 @@ from unfold.views import ChangeList
 
 from console.frame.access import Context, Page, needed, staff_at, staff_or_none
 from console.frame.labels import counted
-from console.frame.records import NOTHING, Text, moment
+from console.frame.records import NOTHING, Text, moment, with_encoded_form
 from console.frame.scope import tenant_at
 from console.frame.tenant_pages import render_in_tenant
+from identity_platform.api.email_addresses import search_key
 from identity_platform.audit.writer import record_for_tenant
 from tenants.models import Tenant
 from tenants.target import TENANT_ALIAS
@@ -198,6 +199,20 @@ class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no type
         return rows
 
 
+class AddressSearch:
+    """A list whose search finds a domain in Unicode and in its encoded form."""
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Model], search_term: str
+    ) -> tuple[QuerySet[Model], bool]:
+        search = super().get_search_results  # type: ignore[misc]  # that of the list beside it
+        rows, has_duplicates = search(request, queryset, search_term)
+        if search_term.isascii():
+            return rows, has_duplicates
+        # A name may contain these letters as they are, so both are searched for.
+        return rows | search(request, queryset, search_key(search_term))[0], has_duplicates
+
+
 class ChosenTenantModelAdmin(ConsoleModelAdmin):
     """A list of rows of the chosen tenant in the global database."""
 
@@ -251,6 +266,11 @@ def column(
     decorated = display(description=label, label=badges, ordering=ordering)(value)
     # Not a method: it does not take the list.
     return staticmethod(decorated)
+
+
+def address_column(label: Text, field: str) -> Any:
+    """Return a column with an e-mail address."""
+    return column(label, lambda row: with_encoded_form(getattr(row, field)))
 
 
 def time_column(label: Text, field: str) -> Any:

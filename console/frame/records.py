@@ -14,9 +14,11 @@ from django.http import HttpRequest
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.functional import Promise
+from django.utils.html import format_html
 from django.utils.translation import gettext as _
 
 from console.frame.access import Context
+from identity_platform.api.email_addresses import shown_address
 
 if TYPE_CHECKING:
     from django.utils.functional import _StrPromise
@@ -143,6 +145,15 @@ def secret_page(
     return never_stored(
         record_page(request, title, text=text, back=back, secret=secret, label=label, template="console/secret.html")
     )
+
+
+def with_encoded_form(stored: str) -> str:
+    """Return a domain or an e-mail address in Unicode, and beside it the form that is stored if that differs.
+
+    Letters of several alphabets look alike, so the Unicode form alone does not identify a domain.
+    """
+    shown = shown_address(stored)
+    return stored if shown == stored else format_html('{} <small class="record-encoded">{}</small>', shown, stored)
 
 
 def moment(value: object) -> str:

@@ -110,4 +110,6 @@ def with_error_pages(page: Page) -> Page:
 
 
 def _error_page(request: HttpRequest, status: int, title: str, text: str) -> HttpResponse:
-    return render_page(request, "console/error.html", title, {"text": text}, status=status)
+    # A row that is gone leads back to its list.
+    lists = crumbs_of(request) if status == 404 else []
+    return render_page(request, "console/error.html", title, {"text": text, "lists": lists}, status=status)

@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 
 from console.audit_logs.action_labels import label_of
 from console.frame.access import Context, Staff
+from console.frame.records import with_encoded_form
 from console.metrics.models import TenantFigures
 from identity_platform.audit.models import PlatformEvent
 from tenants.models import Tenant
@@ -137,7 +138,7 @@ def pending_invitations(tenant_id: UUID | None) -> Table:
         pending = pending.filter(tenant_id=tenant_id)
     rows = [
         [
-            each.email,
+            with_encoded_form(each.email),
             each.tenant.slug if each.tenant else _("the platform"),
             ", ".join(each.roles),
             timesince(now(), each.expires_at, depth=1),

@@ -44,7 +44,8 @@ class SelectedUsersView(TenantConfirmView):
         self.is_too_many = len(ids) > MOST_SELECTED
         # Users of another tenant are not found here.
         self.users = list(EndUser.objects.filter(pk__in=ids[:MOST_SELECTED]).order_by("email_key"))
-        self.failures: list[tuple[str, str]] = []
+        self.gone = sorted(set(ids[:MOST_SELECTED]) - {user.pk for user in self.users})
+        self.failures: list[tuple[str, Text]] = [(str(key), _("This user no longer exists.")) for key in self.gone]
         if self.request.method != "POST":
             record_for_tenant("end_user.listed", details={"console": True, "filters": [SELECTED]})
 
@@ -58,6 +59,8 @@ class SelectedUsersView(TenantConfirmView):
         form = super().get_form(form_class)
         if self.is_too_many:
             form.add_error(None, _("Select at most %(number)s users at a time.") % {"number": MOST_SELECTED})
+        elif form.is_bound and self.gone and not self.users:
+            form.add_error(None, _("The selected users no longer exist. Select others in the list."))
         elif form.is_bound and not self.users:
             form.add_error(None, _("Select at least one user in the list."))
         return form
@@ -79,14 +82,14 @@ class SelectedUsersView(TenantConfirmView):
                 reason = as_api_error(problem).text
                 self.failures += [(one.email, reason) for one in self.users[index:]]
                 break
-        return self.report(len(self.users) - len(self.failures))
+        return self.report(len(self.users) + len(self.gone) - len(self.failures))
 
     def report(self, number: int) -> str:
         """Return the sentence that tells for how many users the change succeeded."""
         raise NotImplementedError
 
     def get_context_data(self, **kwargs: object) -> Context:
-        return {**super().get_context_data(**kwargs), "users": self.users}
+        return {**super().get_context_data(**kwargs), "users": self.users, "gone": len(self.gone)}
 
     def respond(self) -> HttpResponse:
         """Go to the list, or name the users who were not changed, each with the reason."""

@@ -24,7 +24,7 @@ from console.frame.access import Context, staff_or_none
 from console.frame.labels import factors as factors_in_words
 from console.frame.labels import methods
 from console.frame.lists import ActiveFilter, ChoiceFilter, TenantModelAdmin, column, time_column
-from console.frame.records import NOTHING, Text
+from console.frame.records import NOTHING, Text, with_encoded_form
 from console.frame.scope import tenant_at
 from console.people.bulk import PAGES, SELECTED, SelectedUsersView
 from identity_platform.api.email_addresses import search_key
@@ -198,7 +198,9 @@ class EndUserAdmin(TenantModelAdmin):
         box = CheckboxInput({"class": "action-select", "aria-label": label}, check_test=lambda value: False)
         return box.render(ACTION_CHECKBOX_NAME, str(obj.pk))
 
-    person = column(_("E-mail"), lambda user: link("admin:person", user.pk, user.email), ordering="email_key")
+    person = column(
+        _("E-mail"), lambda user: link("admin:person", user.pk, with_encoded_form(user.email)), ordering="email_key"
+    )
     display_name = column(_("Name"), lambda user: user.name or None)
     state = column(
         _("State"), lambda user: tag(_("active"), "is-good") if user.active else tag(_("deactivated"), "is-bad")
@@ -279,7 +281,9 @@ class EndUserSessionAdmin(TenantModelAdmin):
             return queryset, False
         return queryset.filter(user_id__in=found(EndUser.objects.all(), words)), False
 
-    person = column(_("User"), lambda session: link("admin:person", session.user_id, session.user.email))
+    person = column(
+        _("User"), lambda session: link("admin:person", session.user_id, with_encoded_form(session.user.email))
+    )
     browser = column(_("Browser"), lambda session: device_in_words(session.user_agent))
     how = column(_("Signed in with"), lambda session: methods(session.amr))
     began = time_column(_("Created"), "auth_time")

@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from console.frame.access import Context, Staff, needs, staff_at
 from console.frame.confirm import ConfirmView, CreateView, EditView, RowView, TypedDeleteView
 from console.frame.forms import Boxes, FormOptions, Line, set_choices
-from console.frame.records import Button, Cell, Table, Text, buttons_to, mono, record_page
+from console.frame.records import Button, Cell, Table, Text, buttons_to, mono, record_page, with_encoded_form
 from identity_platform.api.views import Arguments
 from userflow.accounts.models import AdminRole, AdminUser
 from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, EXPORT_HASHES, OPERATOR_PERMISSIONS
@@ -72,7 +72,7 @@ def _holders(role: AdminRole, staff: Staff) -> Table:
         rows=[
             (
                 Cell(user.username, link=reverse("admin:userflow_adminuser_change", args=[user.pk])),
-                user.email,
+                with_encoded_form(user.email),
                 user.active,
             )
             for user in holders[:MOST_HOLDERS]

@@ -14,7 +14,7 @@ from console.audit_logs.events import of_target
 from console.frame.access import Context, Staff, needs, staff_at
 from console.frame.confirm import CreateView, EmailEditView, RowView
 from console.frame.labels import factors, methods
-from console.frame.records import Button, Cell, Table, Text, Tone, buttons_to, mono, record_page
+from console.frame.records import Button, Cell, Table, Text, Tone, buttons_to, mono, record_page, with_encoded_form
 from console.frame.scope import act_on
 from console.platform.forms import AdminForm, NewAdminForm, OwnRecordForm, RecordForm, roles_for
 from console.platform.scope_of_admins import ScopedView
@@ -51,7 +51,7 @@ def show(request: HttpRequest, user_id: UUID) -> HttpResponse:
     roles = sorted(role.name for role in user.roles.all())
     facts = (
         (_("State"), Cell(_("active"), tone=Tone.GOOD) if user.active else Cell(_("deactivated"), tone=Tone.BAD)),
-        (_("E-mail address"), user.email),
+        (_("E-mail address"), with_encoded_form(user.email)),
         (_("Name"), f"{user.first_name} {user.last_name}".strip()),
         (_("Scope"), user.tenant.name if user.tenant else _("the platform")),
         (_("Roles"), roles),

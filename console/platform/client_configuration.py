@@ -1,4 +1,7 @@
-"""What an application needs to use a client, as text to copy: only what this client may do and how it authenticates."""
+"""What an application needs to use a client, as text to copy: only what this client may do and how it authenticates.
+
+Code reads the secret from the environment, so that it can be copied and stored as it is.
+"""
 
 from typing import Final
 from urllib.parse import urlsplit
@@ -12,25 +15,30 @@ from userflow.accounts.grant_types import (
 )
 from userflow.accounts.models import CONFIDENTIAL, Client
 from userflow.clients.actions import has_secret
+from userflow.clients.kinds import signs_in_with_browser
 from userflow.sessions.client_authentication import POST
 
-# Placeholders.
+# Placeholders, and where code finds the secret.
 _SECRET: Final = "<client secret>"
+_SECRET_IN_NODE: Final = "process.env.OIDC_CLIENT_SECRET"
+_SECRET_IN_PYTHON: Final = 'os.environ["OIDC_CLIENT_SECRET"]'
 _REDIRECT: Final = "<redirect URI>"
 _SCOPES: Final = "openid profile email"
 
 Samples = list[tuple[str, str]]
 
 
-def configuration_of(client: Client, issuer: str) -> Samples:
-    """Return headings and texts: the plain values, and code for common libraries that works with this client."""
+def configuration_of(client: Client, issuer: str, secret: str | None = None) -> Samples:
+    """Return headings and texts: the plain values, and code for common libraries that works with this client.
+
+    `secret` is known on the page that shows it once; elsewhere a placeholder takes its place.
+    """
     values = [f"OIDC_ISSUER={issuer}", f"OIDC_CLIENT_ID={client.pk}", f"OIDC_DISCOVERY_URL={_discovery(issuer)}"]
     if has_secret(client):
-        values.append(f"OIDC_CLIENT_SECRET={_SECRET}")
+        values.append(f"OIDC_CLIENT_SECRET={secret or _SECRET}")
     samples: Samples = [("OpenID Connect", "\n".join(values))]
     held = grant_types_in_force(client.grant_types, type_=client.type, scopes=client.scopes)
-    # Clients without a stated grant type may sign users in, but those that act for themselves have no redirect URI.
-    if AUTHORIZATION_CODE in held and (client.redirect_uris or CLIENT_CREDENTIALS not in held):
+    if signs_in_with_browser(client):
         samples += _sign_in(client, issuer)
     if DEVICE_CODE in held:
         samples.append(_openid_client(client, issuer, DEVICE_CODE, _DEVICE))
@@ -54,20 +62,35 @@ def _sign_in(client: Client, issuer: str) -> Samples:
         return [("oidc-client-ts", _oidc_client_ts(client, issuer, redirect)), *samples]
     if not has_secret(client) or client.dpop_bound_access_tokens:
         return samples
-    posts = f', "token_endpoint_auth_method": "{POST}"' if _posts(client) else ""
-    authlib = (
-        'oauth.register(\n    "identity",\n'
-        f'    client_id="{client.pk}",\n    client_secret="{_SECRET}",\n'
-        f'    server_metadata_url="{_discovery(issuer)}",\n'
-        f'    client_kwargs={{"scope": "{_SCOPES}", "code_challenge_method": "S256"{posts}}},\n)'
-    )
-    posts = f'  client: {{ token_endpoint_auth_method: "{POST}" }},\n' if _posts(client) else ""
-    auth_js = (
-        "// The redirect URI of the client ends in /api/auth/callback/identity.\n"
-        f'{{\n  id: "identity", name: "Identity", type: "oidc",\n  issuer: "{issuer}",\n'
-        f'  clientId: "{client.pk}", clientSecret: "{_SECRET}",\n{posts}  checks: ["pkce", "state", "nonce"],\n}}'
-    )
+    authlib, auth_js = _authlib(client, issuer, redirect), _auth_js(client, issuer)
     return [("Authlib (Python)", authlib), *samples, ("Auth.js (Next.js)", auth_js)]
+
+
+def _authlib(client: Client, issuer: str, redirect: str) -> str:
+    posts = f', "token_endpoint_auth_method": "{POST}"' if _posts(client) else ""
+    return (
+        "import os\n\nfrom authlib.integrations.django_client import OAuth\n\n"
+        "# Flask: flask_client, and no `request`. FastAPI: starlette_client, and await.\n"
+        'oauth = OAuth()\noauth.register(\n    "identity",\n'
+        f'    client_id="{client.pk}",\n    client_secret={_SECRET_IN_PYTHON},\n'
+        f'    server_metadata_url="{_discovery(issuer)}",\n'
+        f'    client_kwargs={{"scope": "{_SCOPES}", "code_challenge_method": "S256"{posts}}},\n)\n\n\n'
+        f'def sign_in(request):\n    return oauth.identity.authorize_redirect(request, "{redirect}")\n\n\n'
+        "def callback(request):  # at the redirect URI\n"
+        '    return oauth.identity.authorize_access_token(request)["userinfo"]'
+    )
+
+
+def _auth_js(client: Client, issuer: str) -> str:
+    posts = f'    client: {{ token_endpoint_auth_method: "{POST}" }},\n' if _posts(client) else ""
+    return (
+        'import NextAuth from "next-auth";\n\n'
+        "// The redirect URI of the client ends in /api/auth/callback/identity.\n"
+        "export const { handlers, auth, signIn, signOut } = NextAuth({\n  providers: [{\n"
+        f'    id: "identity", name: "Identity", type: "oidc",\n    issuer: "{issuer}",\n'
+        f'    clientId: "{client.pk}", clientSecret: {_SECRET_IN_NODE},\n'
+        f'{posts}    checks: ["pkce", "state", "nonce"],\n  }}],\n}});'
+    )
 
 
 def _oidc_client_ts(client: Client, issuer: str, redirect: str) -> str:
@@ -75,8 +98,10 @@ def _oidc_client_ts(client: Client, issuer: str, redirect: str) -> str:
     origin = f"{parts.scheme}://{parts.netloc}"
     hint = f"// Add {origin} to the allowed origins of the client.\n" if origin not in client.allowed_origins else ""
     dpop = "  dpop: { bind_authorization_code: true, store: new IndexedDbDPoPStore() },\n"
+    imports = "IndexedDbDPoPStore, UserManager" if client.dpop_bound_access_tokens else "UserManager"
     return (
-        f"{hint if parts.netloc else ''}new UserManager({{\n"
+        f'import {{ {imports} }} from "oidc-client-ts";\n\n'
+        f"{hint if parts.netloc else ''}const users = new UserManager({{\n"
         f'  authority: "{issuer}",\n  client_id: "{client.pk}",\n  redirect_uri: "{redirect}",\n'
         f'  scope: "{_SCOPES}",\n{dpop if client.dpop_bound_access_tokens else ""}}});'
     )
@@ -89,8 +114,8 @@ def _own_tokens(client: Client, issuer: str) -> Samples:
         return samples
     posts = f', token_endpoint_auth_method="{POST}"' if _posts(client) else ""
     authlib = (
-        "from authlib.integrations.requests_client import OAuth2Session\n\n"
-        f'session = OAuth2Session("{client.pk}", "{_SECRET}", scope="{scope}"{posts})\n'
+        "import os\n\nfrom authlib.integrations.requests_client import OAuth2Session\n\n"
+        f'session = OAuth2Session("{client.pk}", {_SECRET_IN_PYTHON}, scope="{scope}"{posts})\n'
         f'session.fetch_token("{issuer}/token", grant_type="client_credentials")'
     )
     return [(f"Authlib (Python): {LABELS[CLIENT_CREDENTIALS]}", authlib), *samples]
@@ -125,11 +150,13 @@ def _openid_client(client: Client, issuer: str, grant_type: str, use: str) -> tu
         lines += ['const key = await importJWK(jwk, jwk.alg ?? "ES256");']
         by = "PrivateKeyJwt({ key, kid: jwk.kid })"
     elif has_secret(client):
-        by = f'{"ClientSecretPost" if _posts(client) else "ClientSecretBasic"}("{_SECRET}")'
+        by = f"{'ClientSecretPost' if _posts(client) else 'ClientSecretBasic'}({_SECRET_IN_NODE})"
     else:
         by = "None()"
     lines += [f'const server = new URL("{issuer}");']
-    lines += [f'const config = await client.discovery(server, "{client.pk}", undefined, client.{by});']
+    # The library accepts an issuer without TLS, which is one of a development machine, only on request.
+    insecure = ", { execute: [client.allowInsecureRequests] }" if issuer.startswith("http:") else ""
+    lines += [f'const config = await client.discovery(server, "{client.pk}", undefined, client.{by}{insecure});']
     if client.dpop_bound_access_tokens:
         lines += ['const DPoP = client.getDPoPHandle(config, await client.randomDPoPKeyPair("ES256"));']
     else:

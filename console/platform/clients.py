@@ -14,13 +14,25 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from console.frame import labels
-from console.frame.access import Staff, needs, staff_at
+from console.frame.access import Context, Staff, needs, staff_at
 from console.frame.confirm import ChosenTenantConfirmView, CreateView, DeleteView, EditView, RowView, SecretView
-from console.frame.records import Button, Cell, Table, Text, Tone, buttons_to, mono, record_page
+from console.frame.records import (
+    Button,
+    Cell,
+    Table,
+    Text,
+    Tone,
+    buttons_to,
+    mono,
+    never_stored,
+    record_page,
+    render_page,
+)
 from console.frame.scope import tenant_at
 from console.frame.tenant_pages import reading_purpose
 from console.platform.client_configuration import configuration_of
-from console.platform.forms import ClientChangesForm, ClientForm, OverlapForm
+from console.platform.client_fields import KIND_LABELS
+from console.platform.forms import ClientForm, NewClientForm, OverlapForm
 from console.platform.webhooks import DELIVERY_TONES
 from identity_platform.api.errors import ApiError
 from tenants import lookup
@@ -28,6 +40,7 @@ from tenants.issuers import issuer_of
 from userflow.accounts.grant_types import LABELS, grant_types_in_force
 from userflow.accounts.models import CONFIDENTIAL, Client
 from userflow.clients import actions
+from userflow.clients.kinds import KINDS, WEB, ClientKind, kind_of
 from userflow.clients.registration import signs_in_directly
 from userflow.events.models import DEAD, PENDING, WebhookMessage
 from userflow.sessions.assurance import Action
@@ -80,9 +93,29 @@ def show(request: HttpRequest, client_id: UUID) -> HttpResponse:
         buttons=_buttons(staff_at(request), client),
         back=reverse(LIST),
         tables=[_logout_tokens(request, client)] if client.backchannel_logout_uri else [],
-        configuration=configuration_of(client, issuer_of(lookup.find(tenant_at(request).pk))),
+        **_connection(client),
         template="console/platform/client.html",
     )
+
+
+def _connection(client: Client, secret: str | None = None) -> Context:
+    """Return what the application needs, for `console/platform/connection.html`."""
+    issuer = issuer_of(lookup.find(client.tenant_id))
+    return {
+        "issuer": issuer,
+        "client_id": client.pk,
+        "secret": secret,
+        "configuration": configuration_of(client, issuer, secret),
+    }
+
+
+@needs("clients:write")
+def choose_kind(request: HttpRequest) -> HttpResponse:
+    """Ask first what kind of application it is; each kind has a form with the fields that it needs."""
+    tenant_at(request)
+    kinds = [(reverse(f"admin:client_add_{name}"), *KIND_LABELS[name]) for name in KINDS]
+    context: Context = {"kinds": kinds, "back": reverse(LIST)}
+    return render_page(request, "console/platform/client_kinds.html", _("Add client"), context)
 
 
 def _logout_tokens(request: HttpRequest, client: Client) -> Table:
@@ -140,13 +173,39 @@ class ClientView(ChosenTenantConfirmView):
     list_page = LIST
 
 
-class CreateClient(CreateView[Client], SecretView[Client], ClientView):
+class ClientSecretView(SecretView[Client], ClientView):
+    """A page after which the client is connected: it shows issuer, client id, the secret, once, and the configuration."""
+
+    def respond(self) -> HttpResponse:
+        page = record_page(
+            self.request,
+            self.row.name,
+            facts=(),
+            back=reverse(PAGE, args=[self.row.pk]),
+            **_connection(self.row, self.secret),
+            template="console/platform/client_ready.html",
+        )
+        return never_stored(page)
+
+
+class CreateClient(CreateView[Client], ClientSecretView):
+    """Add a client of the kind that `as_view` states."""
+
+    kind: ClientKind = KINDS[WEB]
     action = Action.WRITE_CLIENT_SECRET
-    title = _("Add client")
-    text = _("An application of %(tenant)s. The secret of a confidential client is shown once, on the next page.")
-    form_class = ClientForm
+    title = _("Add client: %(kind)s")
+    text = _("An application of %(tenant)s. The next page shows what it needs to sign in.")
+    form_class = NewClientForm
+    template_name = "console/platform/client_form.html"
     call = staticmethod(actions.create_client)
     done = _("The client is created.")
+
+    def names(self) -> Context:
+        label, _meaning = KIND_LABELS[self.kind.name]
+        return {**super().names(), "kind": label}
+
+    def get_form_kwargs(self) -> Context:
+        return {**super().get_form_kwargs(), "kind": self.kind}
 
 
 class ClientConfirmView(RowView[Client], ClientView):
@@ -158,9 +217,13 @@ class EditClient(EditView[Client], ClientConfirmView):
     action = Action.GRANT_ROLES
     title = _("Edit %(name)s")
     text = _("The change applies from the next request of the application on.")
-    form_class = ClientChangesForm
+    form_class = ClientForm
+    template_name = "console/platform/client_form.html"
     call = staticmethod(actions.update_client)
     done = _("The client is saved.")
+
+    def get_form_kwargs(self) -> Context:
+        return {**super().get_form_kwargs(), "kind": kind_of(self.row)}
 
 
 class Activate(ClientConfirmView):
@@ -194,7 +257,9 @@ class RetryLogouts(ClientConfirmView):
         return report % {"number": number}
 
 
-class RotateSecret(SecretView[Client], ClientConfirmView):
+class RotateSecret(ClientSecretView, ClientConfirmView):
+    # A second rotation from an older page would end the previous secret, which is still in use.
+    guarded_fields = ("updated_at",)
     action = Action.WRITE_CLIENT_SECRET
     title = _("Rotate the secret of %(name)s")
     text = _(

@@ -10,10 +10,11 @@ from django.utils.translation import gettext_lazy as _
 
 from console.frame.access import Context, Staff, needs, staff_at
 from console.frame.confirm import ChosenTenantConfirmView, CreateView, DeleteView, RowView
-from console.frame.records import Button, Cell, Table, Text, Tone, buttons_to, mono, record_page
+from console.frame.records import Button, Cell, Table, Text, Tone, buttons_to, mono, record_page, with_encoded_form
 from console.frame.scope import tenant_at
 from console.frame.tenant_pages import reading_purpose
-from console.platform.forms import DisablePasskeysForm, DomainForm
+from console.platform.forms import DisablePasskeysForm, DomainForm, DomainSearch
+from identity_platform.api.email_addresses import search_key, shown_domain
 from mfa.webauthn.relying_party import passkeys_of_domain
 from tenants import lookup
 from userflow.domains import actions
@@ -44,24 +45,29 @@ def _state(domain: Domain) -> Cell:
 @needs("domains:read")
 def listed(request: HttpRequest) -> HttpResponse:
     staff, tenant = staff_at(request), tenant_at(request)
-    found = actions.list_domains(tenant_id=tenant.pk, purpose=reading_purpose(request))
+    search = DomainSearch(request.GET)
+    search.is_valid()
+    words = search_key(search.cleaned_data.get("q", ""))
+    stored = actions.list_domains(tenant_id=tenant.pk, purpose=reading_purpose(request))
+    domains = [domain for domain in stored if words in domain.domain]
     table = Table(
         title=_("Domains"),
         headers=(_("Domain"), _("State"), _("Sign-in domain"), _("Last checked"), _("Withdrawn after")),
         rows=[
             (
-                Cell(each.domain, link=reverse(PAGE, args=[each.pk])),
+                Cell(with_encoded_form(each.domain), link=reverse(PAGE, args=[each.pk])),
                 _state(each),
                 each.sign_in,
                 each.checked_at,
                 each.withdrawn_after,
             )
-            for each in found
+            for each in domains
         ],
         buttons=[Button(_("Add domain"), reverse("admin:domain_add"), "primary")] if staff.may("domains:write") else (),
-        empty=_("No domain yet. Add one and verify it by a DNS record."),
+        empty=_("No domain contains this.") if stored else _("No domain yet. Add one and verify it by a DNS record."),
     )
-    return record_page(request, _("Domains"), tables=[table])
+    template = "console/platform/domains.html"
+    return record_page(request, _("Domains"), tables=[table], search=search if stored else None, template=template)
 
 
 @needs("domains:read")
@@ -70,6 +76,7 @@ def show(request: HttpRequest, domain_id: UUID) -> HttpResponse:
     domain = _find(request, domain_id)
     facts = (
         (_("State"), _state(domain)),
+        (_("Domain"), with_encoded_form(domain.domain)),
         (_("Sign-in domain"), domain.sign_in),
         (_("TXT record: name"), mono(record_name(domain.domain))),
         (_("TXT record: value"), mono(record_value(domain.row.token))),
@@ -83,7 +90,7 @@ def show(request: HttpRequest, domain_id: UUID) -> HttpResponse:
     buttons = _buttons(staff_at(request), domain)
     return record_page(
         request,
-        domain.domain,
+        shown_domain(domain.domain),
         facts=facts,
         buttons=buttons_to("domain", domain.pk, **buttons),
         back=reverse(LIST),

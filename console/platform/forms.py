@@ -3,7 +3,7 @@ from typing import ClassVar, Unpack
 from uuid import UUID
 
 from django import forms
-from django.core.exceptions import ValidationError
+from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from django.utils.functional import lazy
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
@@ -14,16 +14,18 @@ from console.frame import forms as fields
 from console.frame.access import Context, Staff
 from console.frame.forms import ApiForm, FormOptions, set_choices
 from console.frame.labels import STATES
+from console.platform.client_fields import FieldGroup, field_groups
 from console.signin.forms import ProofForm
 from tenants.capacity import labels_in
 from tenants.models import Tenant
 from tenants.setting_fields import REGION
 from userflow.accounts.grant_types import LABELS, listed
-from userflow.accounts.models import CONFIDENTIAL, PUBLIC, AdminRole
+from userflow.accounts.models import CONFIDENTIAL, AdminRole
 from userflow.accounts.permissions_catalogue import OPERATOR_PERMISSIONS, TENANT_ADMIN
 from userflow.accounts.security_profiles import SECURITY_PROFILES, profile_of
 from userflow.admins.serializers import AdminUserChanges, AdminUserIn
-from userflow.clients.registration import ACCESS_TOKEN_ALGORITHMS, ID_TOKEN_ALGORITHMS
+from userflow.clients.kinds import ClientKind, new_client_fields
+from userflow.clients.registration import ACCESS_TOKEN_ALGORITHMS, CREDENTIAL_FIELDS, ID_TOKEN_ALGORITHMS
 from userflow.clients.serializers import ClientIn
 from userflow.domains.serializers import DomainIn
 from userflow.events.catalogue import EVENTS, FILTERS
@@ -143,18 +145,16 @@ class InvitationForm(ScopedForm):
 
 
 class ClientForm(ApiForm):
+    """A client of some kind: first the fields that the kind needs, all others as advanced settings."""
+
     serializer: ClassVar[type[Serializer[object]]] = ClientIn
 
     name = fields.Line(label=_("Name"))
-    type = fields.Pick(
-        label=_("Type"),
-        choices=[
-            (PUBLIC, _("public: signs in end users, has no secret (browsers, apps)")),
-            (CONFIDENTIAL, _("confidential: authenticates with a secret (servers)")),
-        ],
-        initial=PUBLIC,
+    redirect_uris = fields.Lines(
+        label=_("Redirect URIs"),
+        required=False,
+        help_text=_("One per line, such as https://app.example/callback: where users return to after the sign-in."),
     )
-    redirect_uris = fields.Lines(label=_("Redirect URIs"), required=False, help_text=_("One per line."))
     scopes = fields.Lines(label=_("Scopes"), required=False, help_text=_("One per line, such as services:read."))
     tags = fields.Lines(label=_("Tags"), required=False, help_text=_("One per line."))
     self_registration = fields.Tick(label=_("End users can register through it"))
@@ -185,7 +185,10 @@ class ClientForm(ApiForm):
     allowed_origins = fields.Lines(
         label=_("Allowed origins"),
         required=False,
-        help_text=_("One per line, such as https://app.example: web pages that call the OpenID endpoints."),
+        help_text=_(
+            "One per line, such as https://app.example: web pages that call the OpenID endpoints. A new single-page "
+            "application has those of its redirect URIs if this is empty."
+        ),
     )
     post_logout_redirect_uris = fields.Lines(
         label=_("Redirect URIs after logout"), required=False, help_text=_("One per line.")
@@ -239,12 +242,34 @@ class ClientForm(ApiForm):
     policy_uri = fields.Line(label=_("Privacy policy"), required=False)
     tos_uri = fields.Line(label=_("Terms of service"), required=False)
 
+    def __init__(self, *, kind: ClientKind, **options: Unpack[FormOptions]) -> None:
+        super().__init__(**options)
+        self.kind = kind
+        self.fields["grant_types"].initial = list(kind.grant_types)
+        if kind.type != CONFIDENTIAL:
+            # A public client authenticates with nothing and always needs PKCE.
+            for name in (*CREDENTIAL_FIELDS, "require_pkce"):
+                del self.fields[name]
+
+    def needed_groups(self) -> list[FieldGroup]:
+        """Return what the kind of application needs."""
+        return field_groups(self, ("name", *self.kind.fields))
+
+    def advanced_groups(self) -> list[FieldGroup]:
+        """Return all other fields."""
+        return field_groups(self, self.fields.keys() - {"name", *self.kind.fields})
+
+    def has_advanced_errors(self) -> bool:
+        """Return whether one of the advanced settings must be corrected."""
+        return bool(self.errors.keys() - {NON_FIELD_ERRORS, "name", *self.kind.fields})
+
     def clean_refresh_token_rotation(self) -> bool | None:
         """Return the choice, None for the default."""
         return {"True": True, "False": False}.get(str(self.cleaned_data["refresh_token_rotation"]))
 
     def body(self) -> Context:
-        return {name: None if value in ("", {}) else value for name, value in self.cleaned_data.items()}
+        stated = {name: None if value in ("", {}) else value for name, value in self.cleaned_data.items()}
+        return {**stated, "type": self.kind.type}
 
     def clean(self) -> Context:
         """Return the fields without those that the security profile decides and that were left as they are: it sets them."""
@@ -253,10 +278,9 @@ class ClientForm(ApiForm):
         return {name: value for name, value in cleaned.items() if name not in decided}
 
 
-class ClientChangesForm(ClientForm):
-    """An existing client, whose type does not change."""
-
-    type = None  # type: ignore[assignment]  # Django's way to leave an inherited field out
+class NewClientForm(ClientForm):
+    def body(self) -> Context:
+        return new_client_fields(self.kind, super().body())
 
 
 class OverlapForm(forms.Form):
@@ -331,6 +355,10 @@ class DomainForm(ApiForm):
     serializer = DomainIn
 
     domain = fields.Line(label=_("Domain"), help_text=_("Such as login.example.com."))
+
+
+class DomainSearch(forms.Form):
+    q = fields.Line(label=_("Part of a domain"), max_length=253, required=False)
 
 
 class DisablePasskeysForm(forms.Form):

@@ -8,9 +8,11 @@ from console.frame.access import staff_at
 from console.frame.labels import STATES, factors, labelled
 from console.frame.lists import (
     ActiveFilter,
+    AddressSearch,
     ChoiceFilter,
     ChosenTenantModelAdmin,
     ConsoleModelAdmin,
+    address_column,
     column,
     joined_column,
 )
@@ -49,13 +51,13 @@ class WorksFor(ChoiceFilter):
 
 
 @admin.register(AdminUser)
-class AdminUserAdmin(ConsoleModelAdmin):
+class AdminUserAdmin(AddressSearch, ConsoleModelAdmin):
     view_permission = "admins:read"
     of_tenant = "tenant_id"
     list_title = _("Admin users")
     empty_title = _("No admin users")
     empty_text = _("Invite an admin by mail, or add one with a first password.")
-    list_display = ("username", "email", "works_for", "shown_roles", "second_factors", "state")
+    list_display = ("username", "address", "works_for", "shown_roles", "second_factors", "state")
     list_filter = (WorksFor, ActiveFilter)
     list_select_related = ("tenant",)
     search_fields = ("username", "email")
@@ -70,6 +72,7 @@ class AdminUserAdmin(ConsoleModelAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Model]:
         return super().get_queryset(request).prefetch_related("roles")
 
+    address = address_column(_("E-mail"), "email")
     works_for = _SCOPE
     shown_roles = column(_("Roles"), lambda user: ", ".join(sorted(role.name for role in user.roles.all())) or NOTHING)
     second_factors = column(_("Second factors"), lambda user: factors(user.mfa_methods))
@@ -86,13 +89,13 @@ class InvitationStatus(ChoiceFilter):
 
 
 @admin.register(AdminInvitation)
-class AdminInvitationAdmin(ConsoleModelAdmin):
+class AdminInvitationAdmin(AddressSearch, ConsoleModelAdmin):
     view_permission = "invitations:read"
     of_tenant = "tenant_id"
     list_title = _("Admin invitations")
     empty_title = _("No invitations")
     empty_text = _("Invite an admin: the link in the mail leads to a password and a second factor.")
-    list_display = ("email", "works_for", "shown_roles", "state", "created_at", "expires_at")
+    list_display = ("address", "works_for", "shown_roles", "state", "created_at", "expires_at")
     list_filter = (WorksFor, InvitationStatus)
     list_select_related = ("tenant",)
     search_fields = ("email",)
@@ -103,6 +106,7 @@ class AdminInvitationAdmin(ConsoleModelAdmin):
     add_needs = ("invitations:write", "admins:write")
     show = staticmethod(invitations.show)
 
+    address = address_column(_("E-mail"), "email")
     works_for = _SCOPE
     shown_roles = joined_column(_("Roles"), "roles")
     state = column(_("State"), lambda row: labelled(row.status(now())), badges=invitations.TONES)
@@ -144,13 +148,10 @@ class ClientAdmin(ChosenTenantModelAdmin):
     search_help_text = _("Part of a name")
     ordering = ("-created_at", "id")
     key = "client_id"
-    add = staticmethod(clients.CreateClient.as_view())
+    add = staticmethod(clients.choose_kind)
     add_needs = ("clients:write",)
     show = staticmethod(clients.show)
     delete = staticmethod(clients.DeleteClient.as_view())
 
-    @admin.display(description=_("Default"), boolean=True)
-    def default(self, client: Client) -> bool:
-        return client.is_default
-
+    default = column(_("Default"), lambda client: _("yes") if client.is_default else NOTHING)
     state = _STATE

@@ -136,6 +136,7 @@ class ChangeView(CredentialConfirmView):
 
 
 class Rotate(ChangeView):
+    guarded_fields = ("updated_at",)
     title = _("Rotate %(name)s")
     text = _("Applications receive the new secret from their next request on. The earlier secret is deleted.")
     submit = _("Rotate")

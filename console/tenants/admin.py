@@ -14,7 +14,8 @@ from console.frame.records import NOTHING, Text
 from console.metrics.attention import CHECKS
 from console.tenants import changes, pages
 from console.tenants.labels import STATE_COLOURS, is_current, size_label
-from tenants.models import DatabaseServer, Tenant
+from identity_platform.api.email_addresses import search_key
+from tenants.models import DatabaseServer, DomainClaim, Tenant
 from tenants.schema import schema_version
 from tenants.states import State
 
@@ -85,7 +86,7 @@ class TenantAdmin(ConsoleModelAdmin):
     list_select_related = ("database__server", "figures")
     links = ((gettext_lazy("Provision a tenant"), "admin:tenants_tenant_provision", "tenants:write"),)
     search_fields = ("name", "slug")
-    search_help_text = gettext_lazy("Name, slug or id")
+    search_help_text = gettext_lazy("Name, slug, domain or id")
     ordering = ("-created_at", "id")
     list_title = gettext_lazy("Tenants")
     empty_title = gettext_lazy("No tenants")
@@ -106,8 +107,12 @@ class TenantAdmin(ConsoleModelAdmin):
     ) -> tuple[QuerySet[Model], bool]:
         if (tenant_id := uuid_or_none(search_term.strip())) is not None:
             return queryset.filter(pk=tenant_id), False
-        found: tuple[QuerySet[Model], bool] = super().get_search_results(request, queryset, search_term)
-        return found
+        rows, has_duplicates = super().get_search_results(request, queryset, search_term)
+        domain = search_key(search_term)
+        if not domain:
+            return rows, has_duplicates
+        holders = DomainClaim.objects.filter(domain__contains=domain).values("tenant_id")
+        return rows | queryset.filter(pk__in=holders), has_duplicates
 
     @display(description=gettext_lazy("Tenant"), header=True, ordering="name")  # type: ignore[untyped-decorator]  # unfold has no types
     def shown_name(self, tenant: Tenant) -> list[str]:

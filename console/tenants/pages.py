@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 
 from console.frame.access import Context, Staff, staff_at
 from console.frame.labels import state as state_label
-from console.frame.records import Button, render_page
+from console.frame.records import Button, render_page, with_encoded_form
 from console.frame.scope import act_on, chosen_tenant
 from console.jobs.models import Job
 from console.metrics.tables import linked, recent_events, when
@@ -173,7 +173,7 @@ def _admins(tenant: Tenant) -> Context:
     rows = [
         [
             linked("userflow_adminuser", each.pk, each.username),
-            each.email,
+            with_encoded_form(each.email),
             ", ".join(each.mfa_methods) or _("no factor"),
             _("active") if each.active else _("deactivated"),
         ]

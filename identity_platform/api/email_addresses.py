@@ -78,6 +78,24 @@ def search_key(words: str) -> str:
     return local + at + ".".join(_stored_label(label) for label in _DOTS.split(domain))
 
 
+def shown_domain(domain: str) -> str:
+    """Return a stored domain for readers, in U-labels (RFC 5891). What IDNA does not allow stays as it is."""
+    return ".".join(_shown_label(label) for label in domain.split("."))
+
+
+def shown_address(address: str) -> str:
+    """Return a stored address for readers."""
+    local, at, domain = address.rpartition("@")
+    return local + at + shown_domain(domain)
+
+
+def _shown_label(label: str) -> str:
+    try:
+        return idna.ulabel(label) if label.startswith("xn--") else label
+    except (idna.IDNAError, UnicodeError):
+        return label
+
+
 def _stored_label(label: str) -> str:
     try:
         return label if label.isascii() or len(label) > _LONGEST_LABEL else a_labels(label)

@@ -5,6 +5,8 @@ A page is named as in `admin:<name>`. A new page must be entered here, or the te
 
 from dataclasses import dataclass
 
+from userflow.clients.kinds import KINDS
+
 
 @dataclass(frozen=True)
 class Page:
@@ -194,6 +196,7 @@ PAGES: dict[str, Page] = {
     # Clients.
     "userflow_client_changelist": Page("clients:read"),
     "userflow_client_add": Page("clients:write"),
+    **{f"client_add_{kind}": Page("clients:write") for kind in KINDS},
     "userflow_client_change": _client("clients:read"),
     "userflow_client_delete": _client("clients:write"),
     "client_edit": _client("clients:write"),

@@ -82,6 +82,16 @@ def test_selected_users_join_a_group(tenant: TestTenant, staff: Staff) -> None:
         assert GroupMembership.objects.filter(group_id=group["id"]).count() == 2
 
 
+def test_users_who_are_gone_are_named(tenant: TestTenant, staff: Staff) -> None:
+    ann, gone = tenant.register(), uuid4()
+    selected = f"{ids(ann)},{gone}"
+    assert "1 selected user no longer exists and is left out." in text_of(staff.get(DEACTIVATE, selected=selected))
+    page = text_of(send(staff, tenant, DEACTIVATE, selected=selected))
+    assert ("1 user is deactivated." in page, str(gone) in page, "no longer exists" in page) == (True, True, True)
+    assert active(tenant, ann) == [False]
+    assert "The selected users no longer exist." in text_of(send(staff, tenant, DEACTIVATE, selected=str(gone)))
+
+
 def test_selection_of_other_tenant_is_not_found(tenant: TestTenant, other_tenant: TestTenant, staff: Staff) -> None:
     foreign = other_tenant.register()
     response = send(staff, tenant, DEACTIVATE, selected=ids(foreign))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from identity_platform.api.email_addresses import email_address
 from identity_platform.audit.models import PlatformEvent
 from tenants.models import Tenant
 from tenants.provisioning import suspend_tenant
@@ -323,3 +324,18 @@ def test_tenant_admin_sees_tenant_roles_only(head: Staff, operator: Staff) -> No
     with capture_statements() as seen:
         head.get("/admin/userflow/adminrole/")
     assert seen.counts == (5, 0), "\n".join(seen.default)
+
+
+def test_international_addresses_are_shown_and_found_in_both_forms(operator: Staff, tenant: TestTenant) -> None:
+    mark = secrets.token_hex(4)
+    shown, stored = f"ann@bücher-{mark}.example", email_address(f"ann@bücher-{mark}.example")
+    user = new_tenant_admin(tenant)
+    AdminUser.objects.filter(pk=user.id).update(email=stored, email_key=stored)
+    operator.choose(tenant)
+    form = {"form_tenant_id": str(tenant.id), "email": shown, "roles": ["auditor"]}
+    assert operator.post(f"{INVITATIONS}add/", {**form, "email": f"new-{shown}"}).status_code == 302
+    for path, address in ((LIST, shown), (INVITATIONS, f"new-{shown}")):
+        for words in (shown.partition("@")[2], stored.partition("@")[2]):
+            page = operator.get(path, q=words)
+            assert page.context["cl"].result_count == 1, (path, words)
+            assert (f"{address} <small" in page.text, stored in page.text) == (True, True)

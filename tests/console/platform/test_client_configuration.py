@@ -6,12 +6,17 @@ import re
 import subprocess
 import textwrap
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+from django.test import RequestFactory
 
 from console.platform.client_configuration import configuration_of
+from tests.console.staff import new_tenant_admin
 from tests.openid.node_client import FOLDER, node_programs
+from tests.openid.relying_party import CALLBACK
 from tests.openid.test_foreign_clients import (
     approving_user_of,
     authenticated_client,
@@ -84,15 +89,11 @@ def test_samples_name_the_way_of_a_secret_in_the_body(tenant: TestTenant) -> Non
 
 
 def run(text: str, stated: dict[str, Any], browse: Callable[[str], str] | None = None) -> dict[str, Any]:
-    """Run the code of openid-client as shown, except that it gets its secret and accepts the http address of the tests."""
-    lines = text.replace("<client secret>", str(stated["secret"])).replace(
-        "const config = await client.discovery(", "const config = await insecure("
-    )
-    lines = re.sub(r"^// Redirect the browser.*$", "const back = await browse(address.href);", lines, flags=re.M)
+    """Run the code of openid-client as shown."""
+    lines = re.sub(r"^// Redirect the browser.*$", "const back = await browse(address.href);", text, flags=re.M)
     lines = re.sub(r"^console\.log\(`Open.*$", "await browse(codes.verification_uri_complete);", lines, flags=re.M)
     around = """
         import {{ once }} from "node:events";
-        const insecure = (...given) => client.discovery(...given, {{ execute: [client.allowInsecureRequests] }});
         const browse = async (address) => {{
           console.log(JSON.stringify({{ address }}));
           return String((await once(process.stdin, "data"))[0]).trim();
@@ -103,6 +104,7 @@ def run(text: str, stated: dict[str, Any], browse: Callable[[str], str] | None =
     """
     script = textwrap.dedent(around).format(lines=lines)
     own = {"PATH": os.environ["PATH"], "OIDC_PRIVATE_KEY": json.dumps(stated.get("key"))}
+    own |= {"OIDC_CLIENT_SECRET": stated["secret"]} if stated["secret"] else {}
     command = [node_programs()[0], "--input-type=module", "--eval", script]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, cwd=FOLDER, env=own, text=True, **pipes) as process:
@@ -158,11 +160,114 @@ def test_openid_client_sample_signs_a_device_in(
     assert tokens["scope"] == "openid profile email"
 
 
-@pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
-def test_authlib_sample_gets_own_token(base: str, tenant: TestTenant, method: str) -> None:
+SECRETS = pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
+
+
+@SECRETS
+def test_authlib_sample_gets_own_token(
+    base: str, tenant: TestTenant, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
     client, stated = authenticated_client(tenant, method)
-    text = shown(client, issuer_of(base, tenant))["Authlib (Python): " + OWN]
+    monkeypatch.setenv("OIDC_CLIENT_SECRET", stated["secret"])
     names: dict[str, Any] = {}
-    exec(text.replace("<client secret>", stated["secret"]), names)
+    exec(shown(client, issuer_of(base, tenant))["Authlib (Python): " + OWN], names)
     with names["session"] as session:
         assert session.token["scope"] == "services:credentials services:read"
+
+
+def signed_in_by_authlib(text: str, browse: Callable[[str], str]) -> dict[str, Any]:
+    """The claims of a user who is signed in by the code as shown."""
+    names: dict[str, Any] = {}
+    exec(text, names)
+    request = RequestFactory().get("/sign-in")
+    request.session = {}  # type: ignore[assignment]  # what the library uses of one
+    back = browse(names["sign_in"](request).headers["Location"])
+    returned = RequestFactory().get("/callback", QUERY_STRING=urlsplit(back).query)
+    returned.session = request.session
+    return dict(names["callback"](returned))
+
+
+@SECRETS
+def test_authlib_sample_signs_a_user_in(
+    base: str, tenant: TestTenant, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    client, stated = authenticated_client(tenant, method, first_party=True)
+    monkeypatch.setenv("OIDC_CLIENT_SECRET", stated["secret"])
+    text = shown(client, issuer_of(base, tenant))["Authlib (Python)"]
+    claims = signed_in_by_authlib(text, browser_of(tenant, client))
+    assert (claims["iss"], claims["aud"]) == (issuer_of(base, tenant), client["client_id"])
+
+
+def added(tenant: TestTenant, kind: str, **fields: str) -> tuple[dict[str, str], dict[str, Any]]:
+    """What the console prints after a client of this kind is added there with its defaults, and the client."""
+    head = new_tenant_admin(tenant).sign_in()
+    path = f"/admin/userflow/client/add/{kind}/"
+    form = {field.name: field.value() for field in head.get(path).context["form"]}
+    sent = {name: "on" if value is True else value for name, value in form.items() if value not in (None, False)}
+    response = head.post(path, {**sent, "name": kind, "form_tenant_id": str(tenant.id), **fields})
+    assert response.status_code == 200, response.text
+    context = response.context
+    client = {"client_id": str(context["client_id"]), "client_secret": context["secret"], "secret": context["secret"]}
+    return dict(context["configuration"]), client
+
+
+def values_in(printed: dict[str, str]) -> dict[str, str]:
+    """The variables that the page prints."""
+    return dict(line.split("=", 1) for line in printed["OpenID Connect"].splitlines())
+
+
+def test_console_prints_what_works_at_this_instance(
+    base: str, tenant: TestTenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed, client = added(tenant, "web", redirect_uris=CALLBACK, first_party="on")
+    monkeypatch.setenv("OIDC_CLIENT_SECRET", values_in(printed)["OIDC_CLIENT_SECRET"])
+    claims = signed_in_by_authlib(printed["Authlib (Python)"], browser_of(tenant, client))
+    assert (claims["iss"], claims["aud"]) == (values_in(printed)["OIDC_ISSUER"], client["client_id"])
+    printed, client = added(tenant, "machine", scopes="services:read")
+    monkeypatch.setenv("OIDC_CLIENT_SECRET", values_in(printed)["OIDC_CLIENT_SECRET"])
+    names: dict[str, Any] = {}
+    exec(printed["Authlib (Python): " + OWN], names)
+    with names["session"] as session:
+        assert session.token["scope"] == "services:read"
+
+
+@pytest.mark.needs("node")
+@pytest.mark.parametrize("kind", ["single-page", "web", "native", "device"])
+def test_console_prints_node_lines_that_work_at_this_instance(
+    base: str, tenant: TestTenant, node: None, kind: str
+) -> None:
+    redirects = {} if kind == "device" else {"redirect_uris": CALLBACK}
+    printed, client = added(tenant, kind, first_party="on", **redirects)
+    if kind == "device":
+        tokens = run(printed[NODE + DEVICE], client, approving_user_of(tenant))
+    else:
+        tokens = run(printed[NODE + SIGN_IN], client, browser_of(tenant, client))
+    assert tokens["scope"] == "openid profile email"
+
+
+@pytest.mark.parametrize(
+    ("issuer", "insecure"), [("http://localhost:8000/t/a", True), ("https://id.example/t/a", False)]
+)
+def test_openid_client_sample_accepts_http_of_http_issuers_only(
+    tenant: TestTenant, issuer: str, insecure: bool
+) -> None:
+    client, _ = authenticated_client(tenant, "none")
+    assert ("allowInsecureRequests" in shown(client, issuer)[NODE + SIGN_IN]) is insecure
+
+
+@pytest.mark.needs("node")
+@pytest.mark.parametrize(
+    ("method", "heading", "fields"),
+    [
+        ("none", "oidc-client-ts", {"dpop_bound_access_tokens": True}),
+        ("none", "oidc-client-ts", {}),
+        ("client_secret_post", "Auth.js (Next.js)", {}),
+    ],
+)
+def test_samples_of_other_node_libraries_parse(
+    tenant: TestTenant, tmp_path: Path, method: str, heading: str, fields: dict[str, bool]
+) -> None:
+    client, _ = authenticated_client(tenant, method, **fields)
+    program = tmp_path / "sample.mjs"
+    program.write_text(shown(client)[heading])
+    subprocess.run([node_programs()[0], "--check", program], check=True, timeout=60)

@@ -15,6 +15,7 @@ from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.userflow.clients.keys import new_key, public_jwk
 from tests.world import Api, TestTenant, capture_statements
 from userflow.accounts.models import Client
+from userflow.clients.kinds import KINDS
 from userflow.events import logouts
 from userflow.events.logouts import Logout
 from userflow.events.models import DEAD, PENDING, WebhookMessage
@@ -36,11 +37,26 @@ def send(head: Staff, path: str, body: dict[str, Any] | None = None) -> Any:
     return head.post(path, {"form_tenant_id": str(head.tenant_id), **(body or {})})
 
 
-def made(head: Staff, **members: Any) -> tuple[Client, Any]:
+def made(head: Staff, kind: str = "web", **members: Any) -> tuple[Client, Any]:
     name = f"Client {secrets.token_hex(5)}"
-    body = {"name": name, "type": "confidential", "scopes": "services:read", **members}
-    response = send(head, f"{LIST}add/", body)
+    response = send(head, f"{LIST}add/{kind}/", {"name": name, "scopes": "services:read", **members})
     return Client.objects.get(name=name), response
+
+
+def sent_by_browser(form: Any) -> dict[str, Any]:
+    """The untouched fields of the form, those of the collapsed part too."""
+    values = {field.name: field.value() for field in form if field.name != "name"}
+    return {name: "on" if value is True else value for name, value in values.items() if value not in (None, False)}
+
+
+def names(groups: Any) -> list[str]:
+    """The names of the fields in these groups of a form."""
+    return [field.name for group in groups for field in group.fields]
+
+
+def state_of(page: Any) -> str:
+    """What the form carries about the values that it was rendered with."""
+    return str(page.text.partition('name="form_state" value="')[2].partition('"')[0])
 
 
 def token_status(client: Client, secret: str) -> int:
@@ -56,6 +72,73 @@ def test_add_client_shows_secret_once(head: Staff) -> None:
     assert token_status(client, secret) == 200
     written = [head.get(at(client)).text, head.get("/admin/").text, str(list(PlatformEvent.objects.values()))]
     assert [text for text in written if secret in text] == []
+
+
+def test_add_client_asks_for_the_kind_first(head: Staff) -> None:
+    page = head.get(f"{LIST}add/").text
+    assert [f'href="{LIST}add/{kind}/"' in page for kind in KINDS] == [True] * 5
+    assert head.get(f"{LIST}add/spaceship/").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("kind", "needed"),
+    [
+        ("single-page", ["redirect_uris", "post_logout_redirect_uris", "allowed_origins"]),
+        ("web", ["redirect_uris", "post_logout_redirect_uris", "backchannel_logout_uri"]),
+        ("native", ["redirect_uris", "post_logout_redirect_uris"]),
+        ("device", []),
+        ("machine", ["scopes", "audiences"]),
+    ],
+)
+def test_form_shows_what_the_kind_needs(head: Staff, kind: str, needed: list[str]) -> None:
+    form = head.get(f"{LIST}add/{kind}/").context["form"]
+    shown = names(form.needed_groups())
+    assert [name for name in shown if name not in ("self_registration", "first_party")] == ["name", *needed]
+    advanced = names(form.advanced_groups())
+    assert sorted([*shown, *advanced]) == sorted(form.fields)
+    assert ("jwks" in advanced) is (KINDS[kind].type == "confidential")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_new_client_is_of_its_kind(head: Staff, kind: str) -> None:
+    form = head.get(f"{LIST}add/{kind}/").context["form"]
+    redirects = {"redirect_uris": "https://app.example.com/back"} if "redirect_uris" in KINDS[kind].fields else {}
+    client, response = made(head, kind, **{**sent_by_browser(form), "scopes": "", **redirects})
+    assert (client.type, tuple(client.grant_types)) == (KINDS[kind].type, KINDS[kind].grant_types)
+    assert (client.require_pkce, client.first_party, client.refresh_token_rotation) == (True, False, None)
+    assert client.allowed_origins == (["https://app.example.com"] if kind == "single-page" else [])
+    assert bool(response.context["secret"]) is (client.type == "confidential")
+    form = head.get(at(client, "edit")).context["form"]
+    # Both have an https redirect URI here; nothing else tells them apart.
+    looks = "single-page" if kind == "native" else kind
+    assert names(form.needed_groups()) == ["name", *KINDS[looks].fields]
+
+
+def test_page_after_saving_connects_the_application(head: Staff, tenant: TestTenant) -> None:
+    client, response = made(head, redirect_uris="https://a.example.com/back")
+    issuer = f"{settings.TOKEN_ISSUER}/t/{tenant.slug}"
+    page, secret = response.text, response.context["secret"]
+    assert [f"data-copy>{text}<" in page for text in (issuer, client.pk, secret)] == [True] * 3
+    shown = dict(response.context["configuration"])
+    assert f"OIDC_CLIENT_SECRET={secret}" in shown["OpenID Connect"]
+    assert {"Authlib (Python)", "Auth.js (Next.js)"} < shown.keys()
+    # Code reads the secret from the environment.
+    assert [name for name, text in shown.items() if secret in text] == ["OpenID Connect"]
+
+
+def test_stale_rotation_keeps_the_secret_in_use(head: Staff) -> None:
+    client, response = made(head)
+    state = state_of(head.get(at(client, "rotate")))
+    first = send(head, at(client, "rotate"), {"overlap_hours": "24", "form_state": state})
+    late = send(head, at(client, "rotate"), {"overlap_hours": "24", "form_state": state})
+    assert (late.status_code, "This was changed after you opened the page" in late.text) == (400, True)
+    assert [token_status(client, page.context["secret"]) for page in (response, first)] == [200, 200]
+
+
+def test_list_marks_the_default_client_only(head: Staff) -> None:
+    made(head)
+    page = head.get(LIST).text
+    assert ("icon-no" in page, "yes" in page) == (False, True)
 
 
 def test_rotated_client_secret_takes_over(head: Staff) -> None:
@@ -191,11 +274,13 @@ def test_client_page_shows_a_configuration_to_copy(head: Staff, tenant: TestTena
 
 
 def test_validation_errors_are_shown_at_the_field(head: Staff, tenant: TestTenant) -> None:
-    body = {"form_tenant_id": str(tenant.id), "name": "x", "type": "public"}
-    response = head.post(f"{LIST}add/", {**body, "scopes": "tenants:write"})
+    body = {"form_tenant_id": str(tenant.id), "name": "x"}
+    response = head.post(f"{LIST}add/native/", {**body, "scopes": "tenants:write"})
     assert (response.status_code, "scopes" in response.context["form"].errors) == (400, True)
-    response = head.post(f"{LIST}add/", {**body, "redirect_uris": "javascript:alert(1)"})
+    assert '<details class="record-more mb-4" open>' in response.text
+    response = head.post(f"{LIST}add/native/", {**body, "redirect_uris": "javascript:alert(1)"})
     assert (response.status_code, "redirect_uris" in response.context["form"].errors) == (400, True)
+    assert '<details class="record-more mb-4">' in response.text
     response = send(head, f"{LIST}{tenant.client_id}/delete/")
     assert response.status_code == 400
 

@@ -44,6 +44,20 @@ def test_add_domain_shows_what_is_wrong(head: Staff, home: TestTenant) -> None:
     assert (response.status_code, "public suffix" in response.text) == (400, True)
 
 
+def test_international_domain_is_shown_and_found_in_both_forms(head: Staff, home: TestTenant) -> None:
+    mark = secrets.token_hex(4)
+    shown = f"bücher-{mark}.example"
+    page = send(head, home, f"{LIST}add/", domain=shown).headers["Location"]
+    stored = home.api.get("/uflow/federation/domains").json()["domains"][0]["domain"]
+    send(head, home, f"{LIST}add/", domain=f"plain-{mark}.example")
+    for words in (shown, stored, shown.upper()):
+        found = head.get(LIST, q=words).text
+        assert (shown in found, stored in found, f"plain-{mark}" in found) == (True, True, False)
+    record = head.get(page).text
+    assert (f"{shown} <small" in record, stored in record) == (True, True)
+    assert "No domain contains this." in head.get(LIST, q="nowhere").text
+
+
 def test_reader_sees_no_buttons(head: Staff, home: TestTenant) -> None:
     page = send(head, home, f"{LIST}add/", domain=f"{secrets.token_hex(5)}.example").headers["Location"]
     reader = new_tenant_admin(home, "domains:read").sign_in()

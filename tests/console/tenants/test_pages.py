@@ -1,11 +1,14 @@
 """The list of tenants and the page of one."""
 
+import secrets
 from collections.abc import Callable
 from html import escape
 from urllib.parse import urlencode
 
 import pytest
 
+from identity_platform.api.email_addresses import a_labels
+from tenants.models import DomainClaim
 from tests.console.staff import new_operator, new_tenant_admin
 from tests.tenants.conftest import run_command
 from tests.world import TestTenant, capture_statements
@@ -23,6 +26,16 @@ def test_operators_find_tenants_by_name_slug_and_id(tenant: TestTenant, other_te
         shown = operator.get(LIST, q=words).content.decode()
         assert str(tenant.id) in shown
         assert str(other_tenant.id) not in shown
+
+
+def test_operators_find_tenants_by_domain_in_both_forms(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    shown = f"bücher-{secrets.token_hex(4)}.example"
+    claim = DomainClaim.objects.create(domain=a_labels(shown), tenant_id=tenant.id, token="t")
+    operator = new_operator().sign_in()
+    for words in (shown, claim.domain):
+        page = operator.get(LIST, q=words).content.decode()
+        assert (str(tenant.id) in page, str(other_tenant.id) in page) == (True, False)
+    claim.delete()
 
 
 def test_the_list_shows_state_server_schema_size_and_users(new_tenant: Callable[[], TestTenant]) -> None:

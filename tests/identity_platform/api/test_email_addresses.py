@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from identity_platform.api.email_addresses import AddressInvalid, email_address, email_key, search_key
+from identity_platform.api.email_addresses import (
+    AddressInvalid,
+    email_address,
+    email_key,
+    search_key,
+    shown_address,
+    shown_domain,
+)
 
 
 @pytest.mark.parametrize(
@@ -132,3 +139,13 @@ def test_equal_email_keys_differ_in_case_only(local: str, domain: str) -> None:
 def test_search_key_has_domains_as_stored(words: str, key: str) -> None:
     assert search_key(words) == key
     assert search_key(key) == key
+
+
+@pytest.mark.parametrize("stored", ["ann@xn--mnchen-3ya.example", "ann@plain.example"])
+def test_shown_address_is_stored_the_same(stored: str) -> None:
+    assert email_address(shown_address(stored)) == stored
+
+
+def test_shown_domain_is_in_unicode_where_idna_allows() -> None:
+    assert shown_domain("mail.xn--mnchen-3ya.example") == "mail.münchen.example"
+    assert shown_domain("xn--a.xn--mnchen-3ya") == "xn--a.münchen"

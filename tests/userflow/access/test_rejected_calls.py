@@ -268,6 +268,6 @@ def test_console_forms_audit_rejections_of_actions(tenant: TestTenant) -> None:
 def test_console_audits_redirect_to_reauthentication(tenant: TestTenant) -> None:
     staff = new_tenant_admin(tenant).sign_in()
     staff.time_passes(20)
-    response = staff.get("/admin/userflow/client/add/")
+    response = staff.get("/admin/userflow/client/add/web/")
     assert "/admin/reauthenticate/" in response.headers["Location"]
     assert [event["reason"] for event in events_of(tenant, staff.id)] == ["InsufficientAuthentication"]
