@@ -129,7 +129,9 @@ def _openid_client(client: Client, issuer: str, grant_type: str, use: str) -> tu
     else:
         by = "None()"
     lines += [f'const server = new URL("{issuer}");']
-    lines += [f'const config = await client.discovery(server, "{client.pk}", undefined, client.{by});']
+    # The library rejects an issuer without TLS, such as that of bin/serve, unless it is told so.
+    without_tls = ", { execute: [client.allowInsecureRequests] }" if issuer.startswith("http:") else ""
+    lines += [f'const config = await client.discovery(server, "{client.pk}", undefined, client.{by}{without_tls});']
     if client.dpop_bound_access_tokens:
         lines += ['const DPoP = client.getDPoPHandle(config, await client.randomDPoPKeyPair("ES256"));']
     else:
