@@ -1,7 +1,8 @@
 """Create .venv and install the locked packages into it. Return quickly if they are already installed.
 
-The argument is `runtime` for the server and the commands, `documentation` for the site, `development` for tests and linters
-as well. A virtual environment made for one serves the others: none removes packages of another.
+The argument is `runtime` for the server and the commands, `example` for the programs of examples/ too, `documentation` for
+the site, `development` for tests and linters as well. A virtual environment made for one serves the others: none removes
+packages of another.
 """
 
 import ast
@@ -55,15 +56,16 @@ def main(packages: str) -> None:
 
 def _locks(packages: str) -> list[str]:
     """Name the lock files of what is asked for. Servers of one's own need no embedded ones."""
-    if packages not in {"runtime", "documentation", "development"}:
-        sys.exit(f"bin/_environment takes `runtime`, `documentation` or `development`, not {packages!r}.")
+    if packages not in {"runtime", "example", "documentation", "development"}:
+        sys.exit(f"bin/_environment takes `runtime`, `example`, `documentation` or `development`, not {packages!r}.")
     if packages == "documentation":
         return ["requirements.txt", "requirements-docs.txt"]
     own_servers = all(os.environ.get(name) or os.environ.get(f"{name}_FILE") for name in ("DATABASE_URL", "REDIS_URL"))
     if packages == "development":
         optional = ["requirements-embedded.txt", "requirements-tracing.txt", "requirements-s3.txt"]
         return ["requirements.txt", *optional, "requirements-dev.txt", "requirements-docs.txt"]
-    return ["requirements.txt"] if own_servers else ["requirements.txt", "requirements-embedded.txt"]
+    server = ["requirements.txt"] if own_servers else ["requirements.txt", "requirements-embedded.txt"]
+    return [*server, "requirements-examples.txt"] if packages == "example" else server
 
 
 def _update(locks: list[str]) -> None:

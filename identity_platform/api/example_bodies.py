@@ -44,8 +44,8 @@ BODIES: Final[Mapping[str, Mapping[str, Any]]] = {
     "verifyEmail": {"token": MAIL_TOKEN},
     # End users
     "registerEndUser": {"password": PASSWORD, "name": "Ada Moreno"},
-    "searchEndUsers": {"email": "@example.com", "active": True, "page": 1, "limit": 20},
-    "searchEndUsersByProject": {"project_id": "invoicing"},
+    "listEndUsersWithBody": {"email": "@example.com", "active": True, "page": 1, "limit": 20},
+    "listEndUsersOfProject": {"project_id": "invoicing"},
     "updateEndUser": {"name": "Ada M. Moreno", "app_metadata": {"department": "Sales"}, "external_id": "crm-48213"},
     "setEndUserStatus": {"active": True},
     "setEndUserActive": {"active": True},

@@ -78,9 +78,12 @@ def main() -> None:
         django.setup()
         # It reads the settings.
         from identity_platform.api import metrics
+        from identity_platform.serving import last_start
 
         metrics.delete_stale_files()
         with bound(settings.HOST, settings.PORT) as listener:
+            if settings.EMBEDDED:
+                last_start.remember()
             BaseCommand().check(databases=["default"])
             _prepare(lambda: call_command("prepare"))
             importlib.import_module(PLATFORM)

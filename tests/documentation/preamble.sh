@@ -1,3 +1,4 @@
+[ -z "${ZSH_VERSION-}" ] || setopt interactive_comments
 # Send a request, print its response and keep it; `field NAME` prints one field of it.
 call() {
   local failed=0

@@ -20,6 +20,9 @@ SHELL_BLOCKS = [block for block in BLOCKS if block.language in SHELL]
 WALKS = [block for block in SHELL_BLOCKS if block.is_walk]
 # How a walk sends a request, prints the response and reads a field of it.
 PREAMBLE = (ROOT / "tests/documentation/preamble.sh").read_text()
+NEWCOMERS = {
+    ROOT / name for name in ("README.md", "docs/tutorial.md", "docs/quickstarts.md", "docs/installing-the-package.md")
+}
 NO_BRACKETS = str.maketrans("", "", "[]")
 # Lines of a crontab: five fields, then the command.
 SCHEDULE = re.compile(r"^(?:\S+ +){5}(bin/.*\n)", re.MULTILINE)
@@ -60,6 +63,13 @@ def test_walk_prints_each_response_of_one_tenant(walk: Block) -> None:
     assert "create_tenant" not in steps
     assert re.findall(r"^ *call .*/uflow/admin/tenants[\"' ]", steps, re.MULTILINE) == []
     assert set(re.findall(r"bin/manage (?:ex|im)port_\w+ (\S+)", steps)) <= {"demo"}
+
+
+def test_newcomers_shell_blocks_have_no_comment() -> None:
+    # An interactive zsh takes a comment for arguments. Walks change that in their first line.
+    blocks_of_newcomers = [block for block in SHELL_BLOCKS if block.page in NEWCOMERS and not block.is_walk]
+    assert [block.place for block in blocks_of_newcomers if re.search(r"(?:^|\s)#", block.text, re.MULTILINE)] == []
+    assert len(blocks_of_newcomers) > 10
 
 
 def test_shell_blocks_have_no_syntax_error() -> None:

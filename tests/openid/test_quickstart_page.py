@@ -11,21 +11,12 @@ import pytest
 import yaml
 
 from openid.urls import below_issuer
-from tests.architecture.test_quickstarts import BLOCKS, PAGE
 from tests.openid.node_client import FOLDER, install_packages, node_programs
 from tests.openid.test_discovery import document
+from tests.quickstarts.page import BLOCKS, PAGE, block
 from tests.world import TestTenant
 
 ISSUER = "https://id.example.com/t/acme"
-NEXT_AUTH = (
-    "import NextAuth from 'data:text/javascript,export default (given) => (console.log(JSON.stringify(given)), {})';"
-)
-
-
-def block(heading: str) -> str:
-    """Return the only block below a heading."""
-    (found,) = [text for title, _, text in BLOCKS if title == heading]
-    return found
 
 
 @pytest.fixture
@@ -49,11 +40,11 @@ def node(*arguments: str | Path, code: str = "", **variables: str) -> str:
 def test_addresses_below_the_issuer_exist(metadata: dict[str, Any]) -> None:
     stated = set(re.findall(rf"{re.escape(ISSUER)}(/[\w./-]+)", PAGE))
     stated |= set(re.findall(r"""(?:ISSUER"\] \+ |\bissuer \+ )"(/[\w./-]+)\"""", PAGE)) | set(
-        re.findall(r"\{ISSUER\}(/[\w./-]+)", PAGE)
+        re.findall(r"ISSUER\}(/[\w./-]+)", PAGE)
     )
     stated |= set(re.findall(r"^`(/[a-z]+)`", PAGE, re.MULTILINE))
     known = {value.removeprefix(ISSUER) for value in metadata.values() if isinstance(value, str)}
-    assert {"/jwks", "/introspect", "/.well-known/openid-configuration"} <= stated
+    assert {"/jwks", "/introspect", "/authorize", "/token", "/.well-known/openid-configuration"} <= stated
     assert stated - known == {"/.well-known/openid-configuration"}
     assert ".well-known/openid-configuration" in {str(path.pattern) for path in below_issuer}
 
@@ -68,20 +59,10 @@ def test_scopes_methods_and_algorithms_are_supported(metadata: dict[str, Any]) -
 
 
 @pytest.mark.needs("node")
-@pytest.mark.parametrize("heading", [title for title, language, _ in BLOCKS if language in ("js", "ts")])
+@pytest.mark.parametrize("heading", ["Single-page application", "A command line or a television"])
 def test_scripts_can_be_parsed(heading: str, tmp_path: Path) -> None:
     (tmp_path / "script.mjs").write_text(block(heading))
     node("--check", tmp_path / "script.mjs")
-
-
-@pytest.mark.needs("node")
-def test_next_auth_gets_a_provider_of_this_issuer(metadata: dict[str, Any]) -> None:
-    code = re.sub(r'import NextAuth from "next-auth";', NEXT_AUTH, block("Next.js"))
-    sent = {"AUTH_ISSUER": ISSUER, "AUTH_CLIENT_ID": "an id", "AUTH_CLIENT_SECRET": "a secret"}
-    [provider] = json.loads(node("--input-type=module", code=code, **sent))["providers"]
-    assert (provider["type"], provider["issuer"]) == ("oidc", metadata["issuer"])
-    assert set(provider["checks"]) == {"pkce", "state", "nonce"}
-    assert f"/api/auth/callback/{provider['id']}`" in PAGE
 
 
 @pytest.mark.needs("node")
@@ -107,8 +88,7 @@ def test_spring_resource_server_reads_these_keys(metadata: dict[str, Any]) -> No
     (issuer,) = re.findall(r'issuer = "([^"]+)"', java)
     (keys,) = re.findall(r'withJwkSetUri\(issuer \+ "([^"]+)"\)', java)
     assert (issuer, issuer + keys) == (metadata["issuer"], metadata["jwks_uri"])
-    for opened, closed in ("()", "{}"):
-        assert java.count(opened) == java.count(closed)
+    assert_balanced(java)
     assert all(line.rstrip().endswith((";", "{", "}", "@Bean")) or "." in line for line in java.splitlines())
 
 
@@ -121,6 +101,41 @@ def test_envoy_verifies_with_these_keys(metadata: dict[str, Any]) -> None:
         metadata["jwks_uri"],
     )
     assert [rule["requires"]["provider_name"] for rule in settings["rules"]] == [name]
+
+
+def test_asp_net_core_gets_the_code_as_a_form(metadata: dict[str, Any]) -> None:
+    code = block("ASP.NET Core")
+    options = dict(re.findall(r'options\.(\w+) = (?:builder\.Configuration\[)?"([^"]+)"', code))
+    assert options.pop("ResponseType") in metadata["response_types_supported"]
+    assert options == {
+        "DefaultScheme": "Cookies",
+        "DefaultChallengeScheme": "OpenIdConnect",
+        "Authority": "OIDC_ISSUER",
+        "ClientId": "OIDC_CLIENT_ID",
+        "ClientSecret": "OIDC_CLIENT_SECRET",
+    }
+    # It sends the secret in the body.
+    assert {"form_post"} <= set(metadata["response_modes_supported"])
+    assert {"client_secret_post"} <= set(metadata["token_endpoint_auth_methods_supported"])
+    assert_balanced(code)
+
+
+def test_laravel_reads_issuer_client_and_secret(metadata: dict[str, Any]) -> None:
+    texts = [text for heading, _, text in BLOCKS if heading == "Laravel"]
+    variables = dict(re.findall(r"'(\w+)' => env\('(\w+)'\)", texts[0]))
+    assert variables.pop("redirect") == "APP_URL"
+    assert set(variables.values()) == {"OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_CLIENT_SECRET"}
+    assert variables["base_url"] == "OIDC_ISSUER"
+    # PKCE, when the browser leaves and when it comes back.
+    assert texts[2].count("->enablePKCE()") == 2
+    for text in texts:
+        assert_balanced(text)
+
+
+def assert_balanced(code: str) -> None:
+    """Require that every bracket is closed."""
+    for opened, closed in ("()", "{}", "[]"):
+        assert code.count(opened) == code.count(closed), opened
 
 
 def test_python_can_be_parsed() -> None:

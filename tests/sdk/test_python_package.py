@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -58,6 +59,26 @@ def test_installed_wheel_needs_neither_django_nor_fastapi(wheel: Path, tmp_path:
     environment = {"PYTHONPATH": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.startswith(str(tmp_path))
+
+
+def test_readme_installs_into_an_empty_environment(tmp_path: Path) -> None:
+    assert "\npip install ./sdk/python\n" in (PYTHON / "README.md").read_text()
+    uv, environment = ROOT / ".venv/bin/uv", tmp_path / "environment"
+    constraints = [f"--constraints={name}" for name in ("requirements.txt", "requirements-dev.txt")]
+    install = [uv, "pip", "install", "--quiet", "--python", environment, *constraints, "./sdk/python"]
+    for command in ([uv, "venv", "--quiet", environment], install):
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    code = "import identity_sdk; print(identity_sdk.IdentityClient.__module__)"
+    command = [environment / "bin/python", "-I", "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "identity_sdk.client\n"
+
+
+def test_no_page_says_that_an_index_has_the_sdks() -> None:
+    pages = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    published = re.compile(r"\b(?:pip|npm|yarn|pnpm|uv)(?: pip)? (?:install|add) \S*identity-platform-sdk(?!-[0-9])")
+    assert [name for name in pages.splitlines() if published.search((ROOT / name).read_text())] == []
 
 
 def test_versions_are_the_one_of_the_document() -> None:

@@ -99,7 +99,7 @@ class ClientViewSet(ApiViewSet):
     def partial_update(self, request: Request, tenant_id: str, client_id: str) -> Response:
         """Change a client by PATCH.
 
-        The same as by PUT.
+        The same as `updateClient`, for callers that expect PATCH where only the fields in the body change.
         """
         return self.update(request, tenant_id, client_id)
 

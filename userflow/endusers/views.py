@@ -66,25 +66,25 @@ class EndUserListViewSet(ApiViewSet):
 
     @endpoint(
         serializers.EndUserListIn,
-        id="searchEndUsers",
+        id="listEndUsersWithBody",
         returns={200: serializers.EndUserListOut},
         errors=[CursorInvalid, *TENANCY],
     )
     def search(self, request: Request) -> Response:
-        """Search end users.
+        """List end users, with the filters in the body.
 
-        The same list with the filters in the body.
+        The same list as by GET, for filters that do not belong in an address.
         """
         return self._page(request, **self.valid(serializers.EndUserListIn))
 
     @endpoint(
         serializers.AdminEndUserListIn,
-        id="searchEndUsersByProject",
+        id="listEndUsersOfProject",
         returns={200: serializers.EndUserListOut},
         errors=[CursorInvalid, *TENANCY],
     )
     def by_project(self, request: Request) -> Response:
-        """Search end users by project.
+        """List end users of a project.
 
         The same list; `project_id` filters by the project of the user's client.
         """
@@ -247,7 +247,7 @@ class EndUserViewSet(ApiViewSet):
 
     @endpoint(
         serializers.UserInTenantIn,
-        id="deactivateEndUserByPost",
+        id="deactivateEndUserWithBody",
         returns={200: serializers.DeactivatedOut},
         errors=[UnknownUser, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.END_SESSIONS_OF_OTHERS,

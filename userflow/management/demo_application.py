@@ -13,6 +13,7 @@ from django.conf import settings
 from django.utils.timezone import now
 
 from identity_platform.crypto import hash_token, new_token
+from identity_platform.serving import last_start
 from identity_platform.serving.workers import exit_with_parent
 from tenants.context import in_tenant
 from tenants.issuers import issuer_of
@@ -63,7 +64,7 @@ def create(tenant: Tenant) -> None:
 
 def address() -> str:
     """Return where the application is."""
-    return f"http://{HOST}:{settings.DEMO_PORT}/"
+    return f"http://{HOST}:{last_start.address().demo_port}/"
 
 
 def invitation() -> Iterator[str]:
@@ -81,7 +82,7 @@ def invitation() -> Iterator[str]:
 def is_served(tenant: Tenant) -> bool:
     """Return whether there is a port, a program and a client with a known secret."""
     known = NAME in demo_exports.remembered() and Client.objects.filter(tenant=tenant, name=NAME, active=True).exists()
-    return bool(settings.DEMO_PORT) and PROGRAM.exists() and known
+    return bool(last_start.address().demo_port) and PROGRAM.exists() and known
 
 
 def serve(tenant: Tenant) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from django.conf import settings
 
 from identity_platform.installation import MANAGE
+from identity_platform.serving import last_start
 from tenants.models import Tenant
 from userflow.accounts.models import AdminUser, Client
 
@@ -32,9 +33,10 @@ def lines() -> Iterator[str]:
     # Imported here because it loads the web server.
     from identity_platform.serving.server import address_of
 
+    host, port, _ = last_start.address()
     yield f"# Paste this into your shell to try the README. `{MANAGE} demo` prints it again."
     yield _export("IDENTITY_VAR", settings.VAR)
-    yield _export("BASE_URL", address_of(settings.HOST, settings.PORT))
+    yield _export("BASE_URL", address_of(host, port))
     tenant = Tenant.objects.filter(slug=SLUG).first()
     if tenant is not None:
         yield _export("TENANT_ID", tenant.pk)

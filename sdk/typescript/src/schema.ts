@@ -663,7 +663,7 @@ export interface paths {
         head?: never;
         /**
          * Change a client by PATCH.
-         * @description The same as by PUT.
+         * @description The same as `updateClient`, for callers that expect PATCH where only the fields in the body change.
          *     Requires `clients:write`. May ask for a step-up.
          */
         patch: operations["patchClient"];
@@ -1190,11 +1190,11 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Search end users by project.
+         * List end users of a project.
          * @description The same list; `project_id` filters by the project of the user's client.
          *     Requires `endusers:read`.
          */
-        post: operations["searchEndUsersByProject"];
+        post: operations["listEndUsersOfProject"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2052,7 +2052,7 @@ export interface paths {
          * @description Soft delete: the record is kept, sign-in is rejected and all sessions end.
          *     Requires `endusers:delete`. May ask for a step-up.
          */
-        post: operations["deactivateEndUserByPost"];
+        post: operations["deactivateEndUserWithBody"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2096,11 +2096,11 @@ export interface paths {
         get: operations["listEndUsers"];
         put?: never;
         /**
-         * Search end users.
-         * @description The same list with the filters in the body.
+         * List end users, with the filters in the body.
+         * @description The same list as by GET, for filters that do not belong in an address.
          *     Requires `endusers:read`.
          */
-        post: operations["searchEndUsers"];
+        post: operations["listEndUsersWithBody"];
         delete?: never;
         options?: never;
         head?: never;
@@ -10479,7 +10479,7 @@ export interface operations {
             };
         };
     };
-    searchEndUsersByProject: {
+    listEndUsersOfProject: {
         parameters: {
             query?: never;
             header?: never;
@@ -11940,7 +11940,7 @@ export interface operations {
             };
         };
     };
-    deactivateEndUserByPost: {
+    deactivateEndUserWithBody: {
         parameters: {
             query?: never;
             header?: never;
@@ -12038,7 +12038,7 @@ export interface operations {
             };
         };
     };
-    searchEndUsers: {
+    listEndUsersWithBody: {
         parameters: {
             query?: never;
             header?: never;

@@ -1,0 +1,23 @@
+"""The package of sdk/typescript installs into an empty folder, as its README says."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.sdk.readme import SDK
+from tests.sdk.workspace import Workspace, node
+
+IMPORT = """
+import { IdentityClient } from "identity-platform-sdk";
+import { ClientCredentials } from "identity-platform-sdk/server";
+console.log(IdentityClient.name, ClientCredentials.name);
+"""
+
+
+@pytest.mark.needs("node")
+def test_packed_file_installs_into_an_empty_folder(workspace: Workspace, tmp_path: Path) -> None:
+    (packed,) = workspace.folder.glob("*.tgz")
+    assert f"\nnpm install ./{packed.name}\n" in (SDK / "typescript/README.md").read_text()
+    options = ["--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"]
+    node("install", *options, str(packed), cwd=tmp_path, npm=True)
+    assert node("--input-type=module", "--eval", IMPORT, cwd=tmp_path) == "IdentityClient ClientCredentials\n"
