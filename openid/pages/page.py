@@ -1,32 +1,29 @@
-"""The base of the hosted pages: tenant, language, cookies, forms that only this browser can send, headers and errors."""
+"""The base of the hosted pages: tenant, language, cookies, headers and errors."""
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
-from urllib.parse import urlencode
 
 from django import forms
 from django.db import DatabaseError
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse, QueryDict
+from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils import translation
 from django.utils.functional import cached_property
 from django.utils.translation import gettext, gettext_lazy
-from django.views import View
 
 from identity_platform.api.errors import ApiError, MethodNotAllowed
 from identity_platform.api.handlers import as_api_error, note_rejection
 from identity_platform.audit.origin import set_language
-from identity_platform.crypto import new_token, same
+from identity_platform.crypto import new_token
 from openid import browser
 from openid.errors import TenantMoved
 from openid.pages import errors
 from openid.pages.forms import PageForm
+from openid.pages.journey_state import FORM_TOKEN, JourneyState
 from openid.pages.repeated_forms import form_key, respond_once
-from openid.pages.steps import Steps, is_journey, new_journey, read_steps, write_steps
 from openid.tenant_of_request import tenant_of_request
 from tenants.context import in_tenant
 from tenants.hosts import tenant_at_host
@@ -42,10 +39,6 @@ from userflow.errors import TooManyFromAddress
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-FORM_TOKEN: Final = "form_token"
-# The parameter of an address that names the journey where no application's request does, and the pages that have one.
-JOURNEY: Final = "j"
-JOURNEY_PAGES: Final = frozenset({"signin", "enroll", "verify-email", "register", "forgot", "passkey-options"})
 Context = Mapping[str, object]
 # Messages that the next page shows once.
 NOTICES: Final = {
@@ -78,7 +71,7 @@ def language_of(request: HttpRequest, *, ui_locales: Sequence[str] = (), own: st
     return known_language((*ui_locales, own, *accepted)) or LANGUAGES[0]
 
 
-class Page(View):
+class Page(JourneyState):
     """A page of a tenant. Subclasses define `get` and `post`, and raise ApiErrors for the error page."""
 
     http_method_names = ["get", "head", "post"]
@@ -90,14 +83,6 @@ class Page(View):
     changes_by_get: ClassVar[bool] = False
     # Read by `tenants.mode_middleware`.
     shows_modes: ClassVar[bool] = True
-
-    tenant: TenantContext
-    # The value of the cookie that stands for the browser; new at its first page.
-    browser: str
-    # What this response writes back, if it has changed; none before the tenant is known.
-    steps = Steps()
-    # The handle of the journey that the steps belong to; "" for pages of the account, which act for the session's user.
-    journey = ""
 
     def dispatch(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
         """Respond with the page, or with an error page of the same status."""
@@ -160,33 +145,6 @@ class Page(View):
         self._protect(response)
         return response
 
-    def _read_steps(self, request: HttpRequest) -> None:
-        self.journey = self.stated_journey
-        self.steps = read_steps(request, self.tenant, self.journey)
-        self._read = (self.journey, self.steps)
-
-    def _write_steps(self, request: HttpRequest, response: HttpResponse) -> None:
-        journey, steps = self._read
-        if self.steps != Steps():
-            self.steps = replace(self.steps, journey=self.journey)
-        if (self.journey, self.steps) == (journey, steps):
-            return
-        write_steps(request, response, self.tenant, self.journey, self.steps)
-        if self.journey != journey:
-            # They have gone on in the new journey.
-            write_steps(request, response, self.tenant, journey, Steps())
-
-    @property
-    def stated_handle(self) -> str:
-        """Return the handle of the application's request in the address, or ""."""
-        return self.request.GET.get("request", "")
-
-    @property
-    def stated_journey(self) -> str:
-        """Return the handle of the journey in the address, or ""."""
-        other = self.request.GET.get(JOURNEY, "")
-        return self.stated_handle or (other if is_journey(other) else "")
-
     def _answer(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
         # HEAD is answered as GET; Django sends no body.
         methods = {"GET": "get", "HEAD": "get", "POST": "post"}
@@ -216,76 +174,6 @@ class Page(View):
         language = language_of(self.request, ui_locales=self.ui_locales, own=own)
         translation.activate(language)
         set_language(language, asked_for=bool(known_language(self.ui_locales)))
-
-    def _check_form(self, request: HttpRequest) -> None:
-        """Raise FormExpired unless the form was rendered for this browser, session (CSRF) and account."""
-        # Sent by browsers of the last years; a page of another site that knows no token is rejected without it too.
-        site = request.headers.get("Sec-Fetch-Site", "same-origin")
-        token, _, rest = request.POST.get(FORM_TOKEN, "").partition(".")
-        is_ours = site in ("same-origin", "none") and same(token, self._session_token())
-        if not is_ours or (self.account and not same(rest.partition(".")[2], self._account_token())):
-            raise errors.FormExpired
-
-    def _form_token(self) -> str:
-        """Return what a form sends: the tokens of session and account, and between them a value of this form alone."""
-        account = self._account_token() if self.account else ""
-        return f"{self._session_token()}.{secrets.token_urlsafe(9)}.{account}"
-
-    def _session_token(self) -> str:
-        return browser.form_token(self.tenant.tenant_id, self.browser, self.session_cookie)
-
-    def _account_token(self) -> str:
-        return browser.form_token(self.tenant.tenant_id, self.browser, f"{self.journey} {self.account}")
-
-    @property
-    def account(self) -> str:
-        """Return whom the page's form is about, where that is not the user of the session and no field names it."""
-        return ""
-
-    @property
-    def root(self) -> str:
-        """Return the path of the tenant's pages."""
-        return self.tenant.root_path
-
-    @cached_property
-    def handle(self) -> str:
-        """Return the handle of the application's request, or "" without one."""
-        return self.stated_handle
-
-    def kept(self, name: str = "signin") -> dict[str, str]:
-        """Return the parameters that keep the request and the journey on the page of that name."""
-        if self.handle:
-            return {"request": self.handle}
-        return {JOURNEY: self.journey} if self.journey and name.partition("/")[0] in JOURNEY_PAGES else {}
-
-    @property
-    def query(self) -> str:
-        """Return the query that keeps the application's request and the journey on the next page."""
-        kept = urlencode(self.kept())
-        return f"?{kept}" if kept else ""
-
-    def href(self, name: str, **more: str) -> str:
-        """Return the address of another page of the tenant, with the application's request and the journey."""
-        query = urlencode({name: value for name, value in {**more, **self.kept(name)}.items() if value})
-        return f"{self.root}/{name}" + (f"?{query}" if query else "")
-
-    def to(self, name: str, **more: str) -> HttpResponseRedirect:
-        """Redirect to another page of the tenant, with the application's request and the journey."""
-        # A message alone needs none: the next page shows it and forgets it.
-        has_steps = self.steps != Steps(notice=self.steps.notice)
-        if has_steps and name.partition("/")[0] in JOURNEY_PAGES and "own" not in more:
-            self.begin_journey()
-        response = HttpResponseRedirect(self.href(name, **more))
-        response.status_code = 303
-        return response
-
-    def begin_journey(self) -> None:
-        """Give the steps a journey of their own, unless they have one."""
-        self.journey = self.journey or new_journey()
-
-    def again(self) -> HttpResponse:
-        """Redirect to this page, so that a reload sends nothing."""
-        return HttpResponse(status=303, headers={"Location": self.request.get_full_path()})
 
     def context(self) -> Context:
         """Return what the templates of this page show."""
