@@ -38,9 +38,13 @@ class JourneyState(View):
     session_cookie: str | None
 
     def _read_steps(self, request: HttpRequest) -> None:
-        self.journey = self.stated_journey
-        self.steps = read_steps(request, self.tenant, self.journey)
-        self._read = (self.journey, self.steps)
+        journey = self.stated_journey
+        self.continue_journey(journey, read_steps(request, self.tenant, journey))
+
+    def continue_journey(self, journey: str, steps: Steps) -> None:
+        """Act for this journey, whose stored steps are given."""
+        self.journey, self.steps = journey, steps
+        self._read = (journey, steps)
 
     def _write_steps(self, request: HttpRequest, response: HttpResponse) -> None:
         journey, steps = self._read

@@ -12,6 +12,8 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils import translation
 from django.utils.functional import cached_property
+from django.utils.html import strip_tags
+from django.utils.http import escape_leading_slashes
 from django.utils.translation import gettext, gettext_lazy
 
 from identity_platform.api.errors import ApiError, MethodNotAllowed
@@ -23,6 +25,7 @@ from openid.errors import TenantMoved
 from openid.pages import errors
 from openid.pages.forms import PageForm
 from openid.pages.journey_state import FORM_TOKEN, JourneyState
+from openid.pages.languages import choose_language, chosen_language, is_choice_of_language, language_links
 from openid.pages.repeated_forms import form_key, respond_once
 from openid.tenant_of_request import tenant_of_request
 from tenants.context import in_tenant
@@ -47,7 +50,8 @@ NOTICES: Final = {
     "email_asked": gettext_lazy("We have sent a mail to the new address. Open the link in it."),
     "email_kept": gettext_lazy("Your e-mail address stays as it is. A change that was not verified yet is cancelled."),
     "password_saved": gettext_lazy("Your new password is saved. All your other devices are signed out."),
-    "factor_removed": gettext_lazy("You no longer sign in this way."),
+    "factor_removed": gettext_lazy("The second factor is removed."),
+    "passkey_removed": gettext_lazy("The passkey is removed."),
     "device_signed_out": gettext_lazy("Signed out there."),
     "device_forgotten": gettext_lazy("That browser asks for your second step again."),
     "disconnected": gettext_lazy("The application no longer has access to your account."),
@@ -57,18 +61,20 @@ NOTICES: Final = {
     "email_verified": gettext_lazy("Your e-mail address is verified."),
     "code_sent": gettext_lazy("We have sent you a new code."),
     "mail_sent": gettext_lazy("If this address needs verification, a new mail is on its way."),
-    "factor_added": gettext_lazy("Your new way to sign in is ready."),
+    "factor_added": gettext_lazy("Your new second factor is ready."),
+    "passkey_added": gettext_lazy("Your passkey is ready."),
+    "account_ready": gettext_lazy("Your account is ready."),
     "confirm_by_sign_in": gettext_lazy("Sign in again to confirm that it is you."),
 }
 
 
-def language_of(request: HttpRequest, *, ui_locales: Sequence[str] = (), own: str = "") -> str:
+def language_of(request: HttpRequest, *, requested: Sequence[str] = (), own: str = "") -> str:
     """Return the language of the first preference for which there is a catalogue (OpenID Connect Core section 3.1.2.1).
 
-    What the application asks for, else what the user has chosen (`own`, or ""), else the browser's, else English.
+    What was `requested` for this page, else the user's `own` (or ""), else the browser's, else English.
     """
     accepted = accepted_codes(request.META.get("HTTP_ACCEPT_LANGUAGE", ""))
-    return known_language((*ui_locales, own, *accepted)) or LANGUAGES[0]
+    return known_language((*requested, own, *accepted)) or LANGUAGES[0]
 
 
 class Page(JourneyState):
@@ -118,6 +124,8 @@ class Page(JourneyState):
         return HttpResponse(status=302, headers={"Location": f"{moved.root}/{rest}"})
 
     def _respond(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
+        if request.method == "GET" and is_choice_of_language(request):
+            return choose_language(request, self.tenant)
         known_browser = browser.read_cookie(request, browser.BROWSER, self.tenant.tenant_id)
         self.browser = known_browser or new_token()
         first = partial(self._respond_first, request, is_known=known_browser is not None, **kwargs)
@@ -167,13 +175,14 @@ class Page(JourneyState):
         return ()
 
     def speak(self, own: str = "") -> None:
-        """Render in the language that the application asks for, else the user's `own`, else the browser's.
+        """Render in the language chosen on a page, else what the application asks for, the user's `own`, the browser's.
 
         `dispatch` restores the language that was active before.
         """
-        language = language_of(self.request, ui_locales=self.ui_locales, own=own)
+        requested = (chosen_language(self.request, self.tenant), *self.ui_locales)
+        language = language_of(self.request, requested=requested, own=own)
         translation.activate(language)
-        set_language(language, asked_for=bool(known_language(self.ui_locales)))
+        set_language(language, asked_for=bool(known_language(requested)))
 
     def context(self) -> Context:
         """Return what the templates of this page show."""
@@ -227,6 +236,7 @@ class Page(JourneyState):
             "root": self.root if tenant else "",
             "query": self.query,
             "brand": brand_of(tenant, self.branding, language) if tenant else None,
+            "languages": language_links(self.request) if tenant else [],
         }
 
     @cached_property
@@ -246,7 +256,9 @@ class Page(JourneyState):
             # The database may be what is down, and a caller over a limit must cost the tenant nothing more.
             self.__dict__.setdefault("branding", Branding())
         if self.is_data:
-            response: HttpResponse = JsonResponse({"message": errors.in_words(error)}, status=status)
+            # Scripts show it as text.
+            message = strip_tags(errors.in_words(error))
+            response: HttpResponse = JsonResponse({"message": message}, status=status)
         else:
             text = errors.in_words(error)
             values = {
@@ -264,12 +276,15 @@ class Page(JourneyState):
 
     def _links_on(self, error: ApiError, status: int) -> list[tuple[str, str]]:
         """Return where a user can go on from an error page: addresses with their texts, the best first."""
-        again = self.request.get_full_path()
+        again = escape_leading_slashes(self.request.get_full_path())
         if isinstance(error, errors.FormExpired):
             return [(again, gettext("Open the page again"))]
-        if status == 429 or status >= 500 or not hasattr(self, "tenant"):
-            # Nothing is read: the database may be what is down.
+        if not hasattr(self, "tenant"):
             return [(again, gettext("Try again"))] if status >= 500 and self.request.method == "GET" else []
+        if status == 429 or status >= 500:
+            # Nothing is read: the database may be what is down. A form is not sent again by a link.
+            is_form = self.request.method == "POST"
+            return [(again, gettext("Open the page again") if is_form else gettext("Try again"))]
         return self.links_on()
 
     def links_on(self) -> list[tuple[str, str]]:

@@ -17,6 +17,9 @@ SHARING = (
     "tests/openid/pages/test_sign_in_domains.py",
     "tests/openid/test_single_page_app.py",
     "tests/openid/pages/test_device_browser.py",
+    "tests/openid/pages/test_browser_double_clicks.py",
+    "tests/openid/pages/test_browser_tabs.py",
+    "tests/openid/pages/test_browser_ways_on.py",
 )
 
 # More than ten seconds each, longest first.
