@@ -14,11 +14,12 @@ from django.http import HttpRequest, HttpResponse
 from identity_platform.crypto import derive_key, hash_token, keyed_digest
 
 # The session of the browser; a random value that binds forms and authorization requests to the browser, until it is closed;
-# the steps of a sign-in that is not complete; a browser that skips the second step.
+# the steps of a sign-in that is not complete; a browser that skips the second step; the language that its user has chosen.
 SESSION: Final = "sid"
 BROWSER: Final = "br"
 STEPS: Final = "steps"
 DEVICE: Final = "device"
+LANGUAGE: Final = "language"
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
 
 

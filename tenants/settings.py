@@ -19,6 +19,7 @@ from identity_platform.api.fields import Boolean, Choice, Integer, StrictField, 
 from identity_platform.authorities import LONGEST_PEM
 from tenants.addresses import Place, origin_of
 from tenants.profile_claims import ProfileClaims
+from tenants.resource_names import ResourceNames
 from tenants.setting_fields import (
     COUNTRY,
     HOSTNAME,
@@ -62,6 +63,7 @@ class EffectiveSettings(TypedDict):
     external_id_claim: bool
     metadata_claims: list[str]
     profile_claims: list[str]
+    resource_names: list[str]
     sms_countries: list[str] | None
     region: str | None
     outbound_authorities: str | None
@@ -308,6 +310,16 @@ SETTINGS: Final[Mapping[str, Setting]] = {
             "given_name=metadata.first_name or picture=app_metadata.avatar. A value that is not of the claim's form, such as a "
             "picture that is no web address, is left out."
         ),
+    ),
+    "resource_names": Setting(
+        ResourceNames(),
+        _fixed([]),
+        _("Names of resources"),
+        _(
+            "Names that users read on the consent page and at their connected applications in place of the addresses of "
+            "resources (a client's audiences), such as https://api.example.com/invoices Invoices."
+        ),
+        harmless=True,
     ),
     "sms_countries": Setting(
         DistinctItems(COUNTRY, most=250),

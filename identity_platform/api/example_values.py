@@ -218,6 +218,7 @@ VALUES: Final[Mapping[str, Any]] = {
     "external_id_claim": False,
     "metadata_claims": [],
     "profile_claims": ["given_name=metadata.first_name"],
+    "resource_names": ["https://api.example.com/invoices Invoices"],
     "sms_countries": ["DE"],
     "region": "eu",
     "password_reset_url": "https://app.example.com/password",

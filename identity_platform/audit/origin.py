@@ -25,7 +25,7 @@ class Origin:
     # For mails that the call causes: the language of the page that the caller reads, and what the caller's client prefers.
     language: str = ""
     accept_language: str = ""
-    # Whether the application asked for the page's language (`ui_locales`), which comes before the user's own.
+    # Whether the application (`ui_locales`) or the caller asked for the page's language, which comes before the user's own.
     language_is_asked_for: bool = False
 
 
@@ -72,5 +72,5 @@ def set_end_user_address(address: str, *, client_id: UUID) -> None:
 
 
 def set_language(language: str, *, asked_for: bool) -> None:
-    """Set the language of the page that the caller reads, and whether the application asked for it."""
+    """Set the language of the page that the caller reads, and whether the application or the caller asked for it."""
     _origin.set(replace(_origin.get(), language=language, language_is_asked_for=asked_for))

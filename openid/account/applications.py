@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 from uuid import UUID
 
 from django.db.models import Count, Max, Min, Q, QuerySet
@@ -23,6 +24,9 @@ from userflow.errors import UnknownUser
 from userflow.sessions.assurance import Action, require_assurance
 from userflow.sessions.ending import end_found
 from userflow.sessions.permissions import editing_users, require
+
+# Sessions of a browser that are searched for an application with an address.
+MOST_APPLICATIONS: Final = 20
 
 
 @dataclass(slots=True)
@@ -72,6 +76,21 @@ def connected_applications(user_id: UUID) -> list[Connected]:
     for client_id, name in named:
         found[client_id].name = name
     return sorted((one for one in found.values() if one.name), key=lambda one: (one.name.lower(), str(one.id)))
+
+
+def application_to_open(session: EndUserSession) -> Client | None:
+    """Return the application that the pages of the account lead to; None if there is none with an address.
+
+    The one that this session of a browser has signed in last, else the one that the user has registered with or was invited
+    to, else the tenant's default client. Call it inside the tenant.
+    """
+    opened = EndUserSession._default_manager.filter(parent_id=session.pk).order_by("-created_at")
+    preferred = [*opened.values_list("client_id", flat=True)[:MOST_APPLICATIONS], session.user.client_id]
+    clients = Client.objects.filter(
+        Q(pk__in=preferred) | Q(is_default=True), tenant_id=current_tenant().tenant_id, active=True
+    ).exclude(client_uri="")
+    order = {client_id: position for position, client_id in reversed([*enumerate(preferred)])}
+    return min(clients, key=lambda client: order.get(client.pk, len(preferred)), default=None)
 
 
 def names_of_applications(sessions: Sequence[Session], tenant: TenantContext) -> dict[UUID, str]:

@@ -21,6 +21,7 @@ from mfa.remembered_devices import forget_device, remembered_devices
 from mfa.totp.actions import regenerate_backup_codes
 from mfa.webauthn.models import UNNAMED
 from openid.account.applications import (
+    application_to_open,
     applications_of_browsers,
     connected_applications,
     disconnect,
@@ -28,12 +29,14 @@ from openid.account.applications import (
 )
 from openid.account.devices import device_in_words
 from openid.pages import errors, forms
-from openid.pages.consent import IN_WORDS, in_words
+from openid.pages.consent import further_grants, in_words
 from openid.pages.enrollment import codes_page
 from openid.pages.journey import SignedInPage
+from openid.pages.languages import forget_language
 from openid.pages.page import Context, FormPage, Page
 from openid.pages.proofs import WAYS
 from tenants.context import in_tenant
+from tenants.states import Purpose
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import END_USERS
 from userflow.errors import InsufficientAuthentication, ProofTokenInvalid
@@ -86,7 +89,9 @@ class AccountPage(SignedInPage):
         self.steps = replace(self.steps, proof="", notice=notice)
 
     def context(self) -> Context:
-        return {"section": self.section, "user": self.user}
+        with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
+            application = application_to_open(self.own)
+        return {"section": self.section, "user": self.user, "application_to_open": application}
 
     def account_page(self, template: str, title: str, context: Context) -> HttpResponse:
         """Return a page with the navigation of the account."""
@@ -108,10 +113,17 @@ class ProfilePage(FormPage, AccountPage):
         """Store what has changed."""
         changes = {name: form.cleaned_data[name] for name in form.changed_data}
         update_profile(of=self.me, changes=changes, user_agent=self.agent)
-        return self.to_with("saved", "account")
+        response = self.to_with("saved", "account")
+        if "language" in changes:
+            forget_language(self.request, response, self.tenant)
+        return response
 
     def context(self) -> Context:
-        return {**super().context(), "may_delete": self.tenant.effective["account_deletion"] == "on"}
+        return {
+            **super().context(),
+            "may_delete": self.tenant.effective["account_deletion"] == "on",
+            "is_new": self.steps.notice == "account_ready",
+        }
 
 
 class ProvenFormPage(FormPage, AccountPage):
@@ -219,12 +231,13 @@ class RemoveFactorPage(AccountPage):
             raise NotFound
         codes_go = listed["backup_codes_remaining"] and (factor["kind"] == TOTP or len(listed["factors"]) == 1)
         context = {"factor": shown_factor(factor), "codes_go": codes_go}
-        return self.account_page("remove", _("Remove this way to sign in?"), context)
+        title = _("Remove this passkey?") if factor["kind"] == WEBAUTHN else _("Remove this second factor?")
+        return self.account_page("remove", title, context)
 
     def post(self, request: HttpRequest, factor_id: UUID) -> HttpResponse:
         """Remove it."""
-        remove_factor(principal=self.me, factor_id=factor_id, proof=self.require_proof(), user_agent=self.agent)
-        self.proof_used("factor_removed")
+        kind = remove_factor(principal=self.me, factor_id=factor_id, proof=self.require_proof(), user_agent=self.agent)
+        self.proof_used("passkey_removed" if kind == WEBAUTHN else "factor_removed")
         return self.to("account/security")
 
 
@@ -323,7 +336,7 @@ class ApplicationsPage(AccountPage):
             found = connected_applications(self.user.pk)
         granted = [(one, {*one.scopes, *one.audiences}) for one in found]
         # Those that have no words of the platform's come last, as they are.
-        rows = [(one, in_words(names, one.claims), sorted(names.difference(IN_WORDS))) for one, names in granted]
+        rows = [(one, in_words(names, one.claims), further_grants(names, self.tenant)) for one, names in granted]
         return self.account_page("applications", _("Connected applications"), {"rows": rows})
 
     def post(self, request: HttpRequest) -> HttpResponse:

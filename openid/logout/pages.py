@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 from openid.clients import find_client
 from openid.errors import LogoutRejected
 from openid.pages.journey import JourneyPage, source_of
-from openid.pages.page import FORM_TOKEN
+from openid.pages.journey_state import FORM_TOKEN
 from tenants.context import in_tenant
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession

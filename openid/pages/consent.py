@@ -17,6 +17,8 @@ from openid.errors import ACCESS_DENIED, StepRequired
 from openid.pages import errors
 from openid.pages.journey import JourneyPage, SignedInPage
 from tenants.context import in_tenant
+from tenants.lookup import TenantContext
+from tenants.resource_names import resource_names
 
 # What a scope lets an application do, in words. Scopes of the tenant's own are shown by their names.
 IN_WORDS: Final = {
@@ -27,7 +29,7 @@ IN_WORDS: Final = {
     "groups": gettext_lazy("See the groups that you are in"),
     "roles": gettext_lazy("See your roles"),
     "offline_access": gettext_lazy("Keep this access while you are not using it"),
-    # Audiences: who accepts the tokens. Resources of the tenant's own are shown by their names.
+    # Audiences: who accepts the tokens. Resources of the tenant's own are shown by the names that it gives them.
     settings.TOKEN_AUDIENCE: gettext_lazy("Call this service for you, as far as listed here"),
 }
 
@@ -46,6 +48,15 @@ def in_words(granted: Collection[str], metadata: Collection[str]) -> list[str]:
         # The keys that the tenant has chosen, by the names that its applications know.
         words.append(_("See from your profile: %(names)s") % {"names": ", ".join(sorted(metadata))})
     return words
+
+
+def further_grants(granted: Collection[str], tenant: TenantContext) -> list[tuple[str, bool]]:
+    """Return the scopes and audiences that have no words of the platform's, and whether the tenant has named them.
+
+    A resource with a name is shown by it, everything else as it is.
+    """
+    names = resource_names(tenant.settings)
+    return sorted((names.get(entry, entry), entry in names) for entry in set(granted).difference(IN_WORDS))
 
 
 class ContinuePage(JourneyPage):
@@ -119,7 +130,7 @@ class ConsentPage(RequestPage):
             **self.application(),
             "user": self.user,
             "grants": in_words(asked, parameters.mapped_claims),
-            "further": sorted(asked.difference(IN_WORDS)),
+            "further": further_grants(asked, self.tenant),
         }
         title = _("Allow %(application)s to use your account?") % {"application": self.asked.client.name}
         if parameters.device:

@@ -246,7 +246,7 @@ class NewPasskeyPage(EnrollmentFormPage):
             raise
         except ApiError as error:
             return self.show(forms.PasskeyForm(), error)
-        return self.done(opened, "factor_added")
+        return self.done(opened, "passkey_added")
 
     def context(self) -> Context:
         return {**self.application(), "who": self.who.email}

@@ -4,6 +4,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from django import forms
+from django.utils.html import format_html
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
@@ -21,6 +22,7 @@ from mfa.errors import (
     SecretNotIssued,
 )
 from openid.errors import AuthorizationRejected, LogoutRejected, TenantMoved
+from openid.pages.times import local_time
 from tenants.errors import MaintenanceMode, ReadOnlyMode, TenantBusy, TenantSuspended, UnknownTenant
 from userflow.errors import (
     AttemptsExceeded,
@@ -132,7 +134,7 @@ _TEXTS: Final[tuple[tuple[type[ApiError] | tuple[type[ApiError], ...], "StrPromi
 
 
 def in_words(error: ApiError) -> str:
-    """Return the error as a text that says what to do next."""
+    """Return the error as a text that says what to do next; as HTML if it names a time."""
     if isinstance(error, TooManyRequests):
         minutes = max(1, -(-int(error.headers.get("Retry-After", "60")) // 60))
         return ngettext(
@@ -147,7 +149,7 @@ def in_words(error: ApiError) -> str:
 
 
 def _mode_in_words(error: ReadOnlyMode) -> str:
-    """Return what a mode means for the user, with the announced end in UTC: the server does not know the browser's zone."""
+    """Return what a mode means for the user, with the announced end."""
     closed = isinstance(error, MaintenanceMode)
     if error.until is None:
         return (
@@ -160,7 +162,8 @@ def _mode_in_words(error: ReadOnlyMode) -> str:
         if closed
         else gettext("Changes and new sign-ins are paused for maintenance until about %(until)s. Try again then.")
     )
-    return text % {"until": f"{error.until:%Y-%m-%d %H:%M} UTC"}
+    before, _placeholder, after = text.partition("%(until)s")
+    return format_html("{}{}{}", before, local_time(error.until), after)
 
 
 def title_of(error: ApiError) -> str:

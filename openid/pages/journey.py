@@ -23,7 +23,7 @@ from openid.authorization.responses import FORM_POST, AuthorizationResponse
 from openid.device.codes import keep_approved_codes
 from openid.models import AuthorizationCode
 from openid.pages.page import Context, Page
-from openid.pages.steps import Steps, latest_steps
+from openid.pages.steps import Steps, latest_steps, new_journey
 from tenants.context import in_tenant, tenant_atomic
 from tenants.states import Purpose
 from userflow.accounts.models import Client, EndUser
@@ -121,16 +121,18 @@ class JourneyPage(Page):
 
     @cached_property
     def registration_client(self) -> Client | None:
-        """Return the client that a new user registers with, None if users cannot register themselves."""
+        """Return the client that a new user registers with, None if users cannot register themselves.
+
+        That is the application that the user comes from, else the default client, but not in place of one that is closed.
+        """
         if not self.tenant.effective["self_registration"]:
             return None
-        own = self.pending.client if self.pending is not None else None
-        if own is not None and own.self_registration:
-            return own
-        found = Client.objects.filter(
+        if self.pending is not None:
+            return self.pending.client if self.pending.client.self_registration else None
+        default_client = Client.objects.filter(
             tenant_id=self.tenant.tenant_id, is_default=True, active=True, self_registration=True
         )
-        return found.first()
+        return default_client.first()
 
     def context(self) -> Context:
         return self.application()
@@ -156,6 +158,10 @@ class JourneyPage(Page):
         self.steps = self.steps.with_notice(notice)
         return self.to(name)
 
+    def tell_at_account(self, notice: str) -> None:
+        """Let the next page of the account show a message: these pages have no journey."""
+        self.journey, self.steps = "", NO_STEPS.with_notice(notice)
+
     def application(self) -> Context:
         """Return what pages show of the application."""
         client = self.pending.client if self.pending is not None else None
@@ -172,6 +178,20 @@ class JourneyPage(Page):
         """Keep the request for pages that the user opens from a mail."""
         if self.pending is not None and self.steps.handle != self.handle:
             self.steps = Steps(email=self.steps.email, notice=self.steps.notice, handle=self.handle)
+
+    def go_on_with(self, email: str) -> None:
+        """Go on with the browser's latest journey of this user, else with a new one, unless the page's address names one.
+
+        The latest of all may be that of another tab, in which another user signs in.
+        """
+        if super().stated_journey:
+            self.steps = self.steps.only_email(email)
+            return
+        steps = latest_steps(self.request, self.tenant, needed="journey", email=email)
+        self.continue_journey(steps.journey or new_journey(), steps)
+        self.steps = steps.only_email(email)
+        for name in ("handle", "pending"):
+            self.__dict__.pop(name, None)
 
     def next_step(self) -> Step:
         """Return what the application's request still needs; without a request, whether the user is signed in."""

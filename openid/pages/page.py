@@ -1,32 +1,32 @@
-"""The base of the hosted pages: tenant, language, cookies, forms that only this browser can send, headers and errors."""
+"""The base of the hosted pages: tenant, language, cookies, headers and errors."""
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
-from urllib.parse import urlencode
 
 from django import forms
 from django.db import DatabaseError
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse, QueryDict
+from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils import translation
 from django.utils.functional import cached_property
+from django.utils.html import strip_tags
+from django.utils.http import escape_leading_slashes
 from django.utils.translation import gettext, gettext_lazy
-from django.views import View
 
 from identity_platform.api.errors import ApiError, MethodNotAllowed
 from identity_platform.api.handlers import as_api_error, note_rejection
 from identity_platform.audit.origin import set_language
-from identity_platform.crypto import new_token, same
+from identity_platform.crypto import new_token
 from openid import browser
 from openid.errors import TenantMoved
 from openid.pages import errors
 from openid.pages.forms import PageForm
+from openid.pages.journey_state import FORM_TOKEN, JourneyState
+from openid.pages.languages import choose_language, chosen_language, is_choice_of_language, language_links
 from openid.pages.repeated_forms import form_key, respond_once
-from openid.pages.steps import Steps, is_journey, new_journey, read_steps, write_steps
 from openid.tenant_of_request import tenant_of_request
 from tenants.context import in_tenant
 from tenants.hosts import tenant_at_host
@@ -42,10 +42,6 @@ from userflow.errors import TooManyFromAddress
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-FORM_TOKEN: Final = "form_token"
-# The parameter of an address that names the journey where no application's request does, and the pages that have one.
-JOURNEY: Final = "j"
-JOURNEY_PAGES: Final = frozenset({"signin", "enroll", "verify-email", "register", "forgot", "passkey-options"})
 Context = Mapping[str, object]
 # Messages that the next page shows once.
 NOTICES: Final = {
@@ -54,7 +50,8 @@ NOTICES: Final = {
     "email_asked": gettext_lazy("We have sent a mail to the new address. Open the link in it."),
     "email_kept": gettext_lazy("Your e-mail address stays as it is. A change that was not verified yet is cancelled."),
     "password_saved": gettext_lazy("Your new password is saved. All your other devices are signed out."),
-    "factor_removed": gettext_lazy("You no longer sign in this way."),
+    "factor_removed": gettext_lazy("The second factor is removed."),
+    "passkey_removed": gettext_lazy("The passkey is removed."),
     "device_signed_out": gettext_lazy("Signed out there."),
     "device_forgotten": gettext_lazy("That browser asks for your second step again."),
     "disconnected": gettext_lazy("The application no longer has access to your account."),
@@ -64,21 +61,23 @@ NOTICES: Final = {
     "email_verified": gettext_lazy("Your e-mail address is verified."),
     "code_sent": gettext_lazy("We have sent you a new code."),
     "mail_sent": gettext_lazy("If this address needs verification, a new mail is on its way."),
-    "factor_added": gettext_lazy("Your new way to sign in is ready."),
+    "factor_added": gettext_lazy("Your new second factor is ready."),
+    "passkey_added": gettext_lazy("Your passkey is ready."),
+    "account_ready": gettext_lazy("Your account is ready."),
     "confirm_by_sign_in": gettext_lazy("Sign in again to confirm that it is you."),
 }
 
 
-def language_of(request: HttpRequest, *, ui_locales: Sequence[str] = (), own: str = "") -> str:
+def language_of(request: HttpRequest, *, requested: Sequence[str] = (), own: str = "") -> str:
     """Return the language of the first preference for which there is a catalogue (OpenID Connect Core section 3.1.2.1).
 
-    What the application asks for, else what the user has chosen (`own`, or ""), else the browser's, else English.
+    What was `requested` for this page, else the user's `own` (or ""), else the browser's, else English.
     """
     accepted = accepted_codes(request.META.get("HTTP_ACCEPT_LANGUAGE", ""))
-    return known_language((*ui_locales, own, *accepted)) or LANGUAGES[0]
+    return known_language((*requested, own, *accepted)) or LANGUAGES[0]
 
 
-class Page(View):
+class Page(JourneyState):
     """A page of a tenant. Subclasses define `get` and `post`, and raise ApiErrors for the error page."""
 
     http_method_names = ["get", "head", "post"]
@@ -90,14 +89,6 @@ class Page(View):
     changes_by_get: ClassVar[bool] = False
     # Read by `tenants.mode_middleware`.
     shows_modes: ClassVar[bool] = True
-
-    tenant: TenantContext
-    # The value of the cookie that stands for the browser; new at its first page.
-    browser: str
-    # What this response writes back, if it has changed; none before the tenant is known.
-    steps = Steps()
-    # The handle of the journey that the steps belong to; "" for pages of the account, which act for the session's user.
-    journey = ""
 
     def dispatch(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
         """Respond with the page, or with an error page of the same status."""
@@ -133,6 +124,8 @@ class Page(View):
         return HttpResponse(status=302, headers={"Location": f"{moved.root}/{rest}"})
 
     def _respond(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
+        if request.method == "GET" and is_choice_of_language(request):
+            return choose_language(request, self.tenant)
         known_browser = browser.read_cookie(request, browser.BROWSER, self.tenant.tenant_id)
         self.browser = known_browser or new_token()
         first = partial(self._respond_first, request, is_known=known_browser is not None, **kwargs)
@@ -160,33 +153,6 @@ class Page(View):
         self._protect(response)
         return response
 
-    def _read_steps(self, request: HttpRequest) -> None:
-        self.journey = self.stated_journey
-        self.steps = read_steps(request, self.tenant, self.journey)
-        self._read = (self.journey, self.steps)
-
-    def _write_steps(self, request: HttpRequest, response: HttpResponse) -> None:
-        journey, steps = self._read
-        if self.steps != Steps():
-            self.steps = replace(self.steps, journey=self.journey)
-        if (self.journey, self.steps) == (journey, steps):
-            return
-        write_steps(request, response, self.tenant, self.journey, self.steps)
-        if self.journey != journey:
-            # They have gone on in the new journey.
-            write_steps(request, response, self.tenant, journey, Steps())
-
-    @property
-    def stated_handle(self) -> str:
-        """Return the handle of the application's request in the address, or ""."""
-        return self.request.GET.get("request", "")
-
-    @property
-    def stated_journey(self) -> str:
-        """Return the handle of the journey in the address, or ""."""
-        other = self.request.GET.get(JOURNEY, "")
-        return self.stated_handle or (other if is_journey(other) else "")
-
     def _answer(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
         # HEAD is answered as GET; Django sends no body.
         methods = {"GET": "get", "HEAD": "get", "POST": "post"}
@@ -209,83 +175,14 @@ class Page(View):
         return ()
 
     def speak(self, own: str = "") -> None:
-        """Render in the language that the application asks for, else the user's `own`, else the browser's.
+        """Render in the language chosen on a page, else what the application asks for, the user's `own`, the browser's.
 
         `dispatch` restores the language that was active before.
         """
-        language = language_of(self.request, ui_locales=self.ui_locales, own=own)
+        requested = (chosen_language(self.request, self.tenant), *self.ui_locales)
+        language = language_of(self.request, requested=requested, own=own)
         translation.activate(language)
-        set_language(language, asked_for=bool(known_language(self.ui_locales)))
-
-    def _check_form(self, request: HttpRequest) -> None:
-        """Raise FormExpired unless the form was rendered for this browser, session (CSRF) and account."""
-        # Sent by browsers of the last years; a page of another site that knows no token is rejected without it too.
-        site = request.headers.get("Sec-Fetch-Site", "same-origin")
-        token, _, rest = request.POST.get(FORM_TOKEN, "").partition(".")
-        is_ours = site in ("same-origin", "none") and same(token, self._session_token())
-        if not is_ours or (self.account and not same(rest.partition(".")[2], self._account_token())):
-            raise errors.FormExpired
-
-    def _form_token(self) -> str:
-        """Return what a form sends: the tokens of session and account, and between them a value of this form alone."""
-        account = self._account_token() if self.account else ""
-        return f"{self._session_token()}.{secrets.token_urlsafe(9)}.{account}"
-
-    def _session_token(self) -> str:
-        return browser.form_token(self.tenant.tenant_id, self.browser, self.session_cookie)
-
-    def _account_token(self) -> str:
-        return browser.form_token(self.tenant.tenant_id, self.browser, f"{self.journey} {self.account}")
-
-    @property
-    def account(self) -> str:
-        """Return whom the page's form is about, where that is not the user of the session and no field names it."""
-        return ""
-
-    @property
-    def root(self) -> str:
-        """Return the path of the tenant's pages."""
-        return self.tenant.root_path
-
-    @cached_property
-    def handle(self) -> str:
-        """Return the handle of the application's request, or "" without one."""
-        return self.stated_handle
-
-    def kept(self, name: str = "signin") -> dict[str, str]:
-        """Return the parameters that keep the request and the journey on the page of that name."""
-        if self.handle:
-            return {"request": self.handle}
-        return {JOURNEY: self.journey} if self.journey and name.partition("/")[0] in JOURNEY_PAGES else {}
-
-    @property
-    def query(self) -> str:
-        """Return the query that keeps the application's request and the journey on the next page."""
-        kept = urlencode(self.kept())
-        return f"?{kept}" if kept else ""
-
-    def href(self, name: str, **more: str) -> str:
-        """Return the address of another page of the tenant, with the application's request and the journey."""
-        query = urlencode({name: value for name, value in {**more, **self.kept(name)}.items() if value})
-        return f"{self.root}/{name}" + (f"?{query}" if query else "")
-
-    def to(self, name: str, **more: str) -> HttpResponseRedirect:
-        """Redirect to another page of the tenant, with the application's request and the journey."""
-        # A message alone needs none: the next page shows it and forgets it.
-        has_steps = self.steps != Steps(notice=self.steps.notice)
-        if has_steps and name.partition("/")[0] in JOURNEY_PAGES and "own" not in more:
-            self.begin_journey()
-        response = HttpResponseRedirect(self.href(name, **more))
-        response.status_code = 303
-        return response
-
-    def begin_journey(self) -> None:
-        """Give the steps a journey of their own, unless they have one."""
-        self.journey = self.journey or new_journey()
-
-    def again(self) -> HttpResponse:
-        """Redirect to this page, so that a reload sends nothing."""
-        return HttpResponse(status=303, headers={"Location": self.request.get_full_path()})
+        set_language(language, asked_for=bool(known_language(requested)))
 
     def context(self) -> Context:
         """Return what the templates of this page show."""
@@ -339,6 +236,7 @@ class Page(View):
             "root": self.root if tenant else "",
             "query": self.query,
             "brand": brand_of(tenant, self.branding, language) if tenant else None,
+            "languages": language_links(self.request) if tenant else [],
         }
 
     @cached_property
@@ -358,7 +256,9 @@ class Page(View):
             # The database may be what is down, and a caller over a limit must cost the tenant nothing more.
             self.__dict__.setdefault("branding", Branding())
         if self.is_data:
-            response: HttpResponse = JsonResponse({"message": errors.in_words(error)}, status=status)
+            # Scripts show it as text.
+            message = strip_tags(errors.in_words(error))
+            response: HttpResponse = JsonResponse({"message": message}, status=status)
         else:
             text = errors.in_words(error)
             values = {
@@ -376,12 +276,15 @@ class Page(View):
 
     def _links_on(self, error: ApiError, status: int) -> list[tuple[str, str]]:
         """Return where a user can go on from an error page: addresses with their texts, the best first."""
-        again = self.request.get_full_path()
+        again = escape_leading_slashes(self.request.get_full_path())
         if isinstance(error, errors.FormExpired):
             return [(again, gettext("Open the page again"))]
-        if status == 429 or status >= 500 or not hasattr(self, "tenant"):
-            # Nothing is read: the database may be what is down.
+        if not hasattr(self, "tenant"):
             return [(again, gettext("Try again"))] if status >= 500 and self.request.method == "GET" else []
+        if status == 429 or status >= 500:
+            # Nothing is read: the database may be what is down. A form is not sent again by a link.
+            is_form = self.request.method == "POST"
+            return [(again, gettext("Open the page again") if is_form else gettext("Try again"))]
         return self.links_on()
 
     def links_on(self) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ApiError, NotAllowed
 from openid.pages import forms
-from openid.pages.journey import JourneyPage
+from openid.pages.journey import NO_STEPS, JourneyPage
 from openid.pages.page import FormPage
 from openid.pages.sign_in import PasswordSignIn
 from tenants.context import in_tenant
@@ -101,9 +101,12 @@ class ResetPage(NewPasswordPage):
     def submit(self, form: forms.PageForm) -> HttpResponse:
         """Set the password; the user signs in with it then, with the second factor if there is one."""
         given = form.cleaned_data
-        reset_end_user_password(token=given["token"], password=given["password"], tenant_id=self.tenant.tenant_id)
-        self.steps = self.steps.only_email(self.steps.email).with_notice("password_changed")
-        response = self.to("signin/password" if self.steps.email else "signin")
+        reset = reset_end_user_password(
+            token=given["token"], password=given["password"], tenant_id=self.tenant.tenant_id
+        )
+        self.go_on_with(reset.email)
+        self.steps = self.steps.with_notice("password_changed")
+        response = self.to("signin/password")
         with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
             ended = self.held_session() is None
         # The link may be another user's than the one who is signed in here.
@@ -124,7 +127,11 @@ class InvitationPage(NewPasswordPage):
         if not self.is_ours(given["token"]):
             raise InvitationInvalid
         accepted = accept_invitation(**given)
-        return self.sign_in(accepted.user.email, given["password"])
+        response = self.sign_in(accepted.user.email, given["password"])
+        if self.steps == NO_STEPS and not self.handle:
+            # The page shows the application of the invitation too.
+            self.tell_at_account("account_ready")
+        return response
 
 
 class VerifyEmailPage(NewPasswordPage):
@@ -170,9 +177,13 @@ class VerifyEmailPage(NewPasswordPage):
             return self.page("other_user", self.title, {"signed_in": self.session.user.email}, status=403)
         assert isinstance(user, EndUser)  # a token of this tenant's
         self.__dict__.pop("session", None)
+        if self.session is not None and not self.handle:
+            self.tell_at_account("email_verified")
+            return self.to("account")
         if self.session is not None:
             return self.to_with("email_verified", "continue")
-        self.steps = self.steps.only_email(user.email).with_notice("email_verified")
+        self.go_on_with(user.email)
+        self.steps = self.steps.with_notice("email_verified")
         return self.to("signin/password")
 
     def _registration_of(self, email: str) -> UUID | None:

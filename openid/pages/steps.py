@@ -19,6 +19,7 @@ from typing import Final
 import orjson
 from django.http import HttpRequest, HttpResponse
 
+from identity_platform.api.email_addresses import email_key
 from identity_platform.crypto import SealBroken, SealContext, hash_token, seal, unseal
 from openid import browser
 from openid.browser import STEPS
@@ -84,13 +85,18 @@ def read_steps(request: HttpRequest, tenant: TenantContext, journey: str) -> Ste
     return _opened(request, tenant, _kind(journey))[1]
 
 
-def latest_steps(request: HttpRequest, tenant: TenantContext, needed: str = "email") -> Steps:
+def latest_steps(request: HttpRequest, tenant: TenantContext, needed: str = "email", *, email: str = "") -> Steps:
     """Return the steps of the journey that the browser went on with last, of those that have the `needed` field.
 
-    For addresses without a journey: links of mails, and bookmarks.
+    With an `email`, of those of this address. For addresses without a journey: links of mails, and bookmarks.
     """
     opened = [_opened(request, tenant, kind) for kind in (STEPS, *_journeys(request, tenant))]
-    return max(((until, steps) for until, steps in opened if getattr(steps, needed)), default=(0, Steps()))[1]
+    suitable = [
+        (until, steps)
+        for until, steps in opened
+        if getattr(steps, needed) and (not email or email_key(steps.email) == email_key(email))
+    ]
+    return max(suitable, key=lambda pair: pair[0], default=(0, Steps()))[1]
 
 
 def write_steps(

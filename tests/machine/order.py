@@ -18,6 +18,9 @@ SHARING = (
     "tests/openid/test_single_page_app.py",
     "tests/quickstarts/test_react.py",
     "tests/openid/pages/test_device_browser.py",
+    "tests/openid/pages/test_browser_double_clicks.py",
+    "tests/openid/pages/test_browser_tabs.py",
+    "tests/openid/pages/test_browser_ways_on.py",
 )
 
 # More than ten seconds each, longest first.

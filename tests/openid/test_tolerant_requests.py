@@ -12,6 +12,8 @@ from tests.openid.relying_party import Application, query_of, register_applicati
 from tests.userflow.sessions.clients import form
 from tests.world import PASSWORD, Api, TestTenant
 
+# An application that users can register with.
+OPEN = {"first_party": True, "self_registration": True}
 TOO_LONG = "a" * 250 + "@example.com"
 
 
@@ -45,7 +47,7 @@ def test_blanks_between_scopes_do_not_count(app: Application, tenant: TestTenant
 
 def test_prompt_create_begins_with_the_registration(tenant: TestTenant) -> None:
     visitor = Visitor(tenant)
-    app = begin(visitor, prompt="create")
+    app = begin(visitor, client=OPEN, prompt="create")
     assert visitor.at == "register", visitor.text
     visitor.sends(name="Nora", email="nora-of-prompt-create@example.com", password=PASSWORD)
     assert app.exchange(code_of(visitor.page)).status_code == 200
@@ -54,8 +56,14 @@ def test_prompt_create_begins_with_the_registration(tenant: TestTenant) -> None:
 def test_prompt_create_does_not_go_on_with_the_account_signed_in(tenant: TestTenant) -> None:
     visitor = Visitor(tenant)
     visitor.signs_in(tenant.register())
-    begin(visitor, prompt="create")
+    begin(visitor, client=OPEN, prompt="create")
     assert visitor.at == "register", visitor.text
+
+
+def test_prompt_create_signs_in_where_the_application_takes_no_new_users(tenant: TestTenant) -> None:
+    visitor = Visitor(tenant)
+    begin(visitor, prompt="create")
+    assert visitor.at == "signin", visitor.text
 
 
 def test_prompt_create_signs_in_where_registration_is_closed(tenant: TestTenant) -> None:
@@ -63,7 +71,7 @@ def test_prompt_create_signs_in_where_registration_is_closed(tenant: TestTenant)
     assert tenant.api.patch(path, {"settings": {"self_registration": False}}).status_code == 200
     try:
         visitor = Visitor(tenant)
-        begin(visitor, prompt="create")
+        begin(visitor, client=OPEN, prompt="create")
         assert visitor.at == "signin", visitor.text
     finally:
         tenant.api.patch(path, {"settings": {"self_registration": None}})

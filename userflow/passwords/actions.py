@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
+from typing import NamedTuple
 from uuid import UUID
 
 from django.conf import settings
@@ -271,8 +272,15 @@ def _mail_link(realm: Realm, user: Account, tenant: lookup.TenantContext | None,
     )
 
 
-def reset_admin_password(*, token: str, password: str) -> int:
-    """Set a new password with the token of a mail. Return the number of ended sessions.
+class PasswordReset(NamedTuple):
+    """Whose password was reset, and how many sessions ended."""
+
+    email: str
+    sessions_ended: int
+
+
+def reset_admin_password(*, token: str, password: str) -> PasswordReset:
+    """Set a new password with the token of a mail.
 
     Raises ResetTokenInvalid (unknown, used, expired, of another realm, or of a suspended tenant),
     WeakPassword (the token stays valid), TooManyFromAddress, HashersBusy.
@@ -280,7 +288,7 @@ def reset_admin_password(*, token: str, password: str) -> int:
     return _reset(ADMINS, token, password)
 
 
-def reset_end_user_password(*, token: str, password: str, tenant_id: UUID | None = None) -> int:
+def reset_end_user_password(*, token: str, password: str, tenant_id: UUID | None = None) -> PasswordReset:
     """Set an end user's password, as in `reset_admin_password`; `tenant_id`, if given, must be the token's tenant."""
     try:
         named = place_of(token)
@@ -299,7 +307,7 @@ def reset_end_user_password(*, token: str, password: str, tenant_id: UUID | None
         raise ResetTokenInvalid from problem
 
 
-def _reset(realm: Realm, token: str, password: str, tenant: lookup.TenantContext | None = None) -> int:
+def _reset(realm: Realm, token: str, password: str, tenant: lookup.TenantContext | None = None) -> PasswordReset:
     try:
         ticket = tickets.find_ticket(realm, token, tickets.PASSWORD_RESET)
     except NotSignedInByTicket as problem:
@@ -330,10 +338,10 @@ def _reset(realm: Realm, token: str, password: str, tenant: lookup.TenantContext
             realm.record("password.reset", target=("user", user.pk), tenant_id=tenant_id)
     except NotSignedInByTicket as problem:
         raise ResetTokenInvalid from problem
-    return ended
+    return PasswordReset(locked.email, ended)
 
 
-def _complete_registration(row: PendingRegistration, password: str, tenant: lookup.TenantContext) -> int:
+def _complete_registration(row: PendingRegistration, password: str, tenant: lookup.TenantContext) -> PasswordReset:
     """Make the user of an address that had only registrations that wait. No session can have existed."""
     user = pending_registrations.user_of(row)
     _check(user, password, tenant, member="password")
@@ -345,7 +353,7 @@ def _complete_registration(row: PendingRegistration, password: str, tenant: look
     except (EmailProofInvalid, EmailTaken) as problem:
         # Used, or the address has a user since: the response of every link that is no longer valid.
         raise ResetTokenInvalid from problem
-    return 0
+    return PasswordReset(user.email, 0)
 
 
 def _unlock(realm: Realm, user_id: UUID) -> None:

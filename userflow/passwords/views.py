@@ -81,8 +81,8 @@ class ResetViewSet(ApiViewSet):
 
         All sessions of the user end. The token is used once.
         """
-        ended = actions.reset_admin_password(**self.valid(serializers.ResetIn))
-        return Response({"message": "The password is set. Sign in with it.", "sessions_ended": ended})
+        reset = actions.reset_admin_password(**self.valid(serializers.ResetIn))
+        return Response({"message": "The password is set. Sign in with it.", "sessions_ended": reset.sessions_ended})
 
     @endpoint(
         serializers.EndUserResetIn,
@@ -96,5 +96,5 @@ class ResetViewSet(ApiViewSet):
 
         All sessions of the user end. The token is used once.
         """
-        ended = actions.reset_end_user_password(**self.valid(serializers.EndUserResetIn))
-        return Response({"message": "The password is set. Sign in with it.", "sessions_ended": ended})
+        reset = actions.reset_end_user_password(**self.valid(serializers.EndUserResetIn))
+        return Response({"message": "The password is set. Sign in with it.", "sessions_ended": reset.sessions_ended})

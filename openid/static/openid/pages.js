@@ -1,5 +1,5 @@
-// The hosted pages work without this script, except for passkeys. It adds passkeys, tokens of mails, and visible passwords,
-// and sends a form once. (A form that arrives twice all the same gets the first response again.)
+// The hosted pages work without this script, except for passkeys. It adds passkeys, tokens of mails, local times and visible
+// passwords, and sends a form once. (A form that arrives twice all the same gets the first response again.)
 
 const able = typeof PublicKeyCredential === "function" && PublicKeyCredential.parseRequestOptionsFromJSON;
 
@@ -85,6 +85,13 @@ for (const field of document.querySelectorAll(".field:not(.wrong) [data-mailed]"
 }
 // Another link in the same tab changes the fragment only.
 addEventListener("hashchange", () => location.reload());
+// The same page in another language needs the token too.
+for (const link of document.querySelectorAll("[data-language]")) {
+  link.addEventListener("click", () => {
+    const mailed = document.querySelector("[data-mailed]")?.value;
+    if (mailed) link.hash = new URLSearchParams({token: mailed});
+  });
+}
 
 // --- forms that are sent once ---------------------------------------------------------------------------------------------
 
@@ -101,6 +108,15 @@ for (const form of document.querySelectorAll("form:not([data-passkey])")) {
 addEventListener("pageshow", () => {
   for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
 });
+
+// --- times -------------------------------------------------------------------------------------------------------------
+
+// The server does not know the time zone of the browser, and sends times in UTC.
+const locale = navigator.languages.find((name) => name.startsWith(document.documentElement.lang)) ?? document.documentElement.lang;
+for (const time of document.querySelectorAll("time")) {
+  const parts = "day" in time.dataset ? {dateStyle: "long"} : {dateStyle: "long", timeStyle: "short"};
+  time.textContent = new Intl.DateTimeFormat(locale, parts).format(new Date(time.dateTime));
+}
 
 // --- small things -----------------------------------------------------------------------------------------------------
 

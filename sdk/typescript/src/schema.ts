@@ -7458,6 +7458,8 @@ export interface components {
             region?: string;
             /** @description Days for which an end user can skip the second step at the hosted sign-in in the same browser, 0 to 30; 0 turns it off. A step-up always asks for the factor, and so does every sign-in if a second factor is required. */
             remember_device_days?: number;
+            /** @description Names that users read on the consent page and at their connected applications in place of the addresses of resources (a client's audiences), such as https://api.example.com/invoices Invoices. */
+            resource_names?: string[];
             /** @description Whether users can register themselves. If false, users are invited, imported or synchronized. */
             self_registration?: boolean;
             /** @description Seconds after which an end user's session ends even if used, 3600 or more. Never longer than the platform's. */
@@ -7519,6 +7521,8 @@ export interface components {
             region?: string | null;
             /** @description Days for which an end user can skip the second step at the hosted sign-in in the same browser, 0 to 30; 0 turns it off. A step-up always asks for the factor, and so does every sign-in if a second factor is required. */
             remember_device_days?: number | null;
+            /** @description Names that users read on the consent page and at their connected applications in place of the addresses of resources (a client's audiences), such as https://api.example.com/invoices Invoices. */
+            resource_names?: string[] | null;
             /** @description Whether users can register themselves. If false, users are invited, imported or synchronized. */
             self_registration?: boolean | null;
             /** @description Seconds after which an end user's session ends even if used, 3600 or more. Never longer than the platform's. */
@@ -7584,6 +7588,12 @@ export interface components {
                 region: string | null;
                 /** @example 0 */
                 remember_device_days: number;
+                /**
+                 * @example [
+                 *       "https://api.example.com/invoices Invoices"
+                 *     ]
+                 */
+                resource_names: string[];
                 self_registration: boolean;
                 /** @example 7776000 */
                 session_seconds: number;

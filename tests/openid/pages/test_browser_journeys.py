@@ -41,10 +41,13 @@ NAME: Final = "Nora Newcomer"
 # Texts, labels and titles that the page shows. Codes, keys and addresses are no prose.
 TEXTS = """
 const found = [document.title.split(' · ')[0]];
+// A time stands within a text.
+for (const time of document.querySelectorAll('time')) time.replaceWith(time.textContent);
+document.body.normalize();
 const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
 while (walker.nextNode()) {
   const holder = walker.currentNode.parentElement;
-  if (!holder.closest('script, style, noscript, code, .brand, .mark') && holder.checkVisibility())
+  if (!holder.closest('script, style, noscript, code, .brand, .mark, a[lang], [aria-current=true]') && holder.checkVisibility())
     found.push(walker.currentNode.textContent);
 }
 for (const name of ['aria-label', 'placeholder', 'title', 'alt'])

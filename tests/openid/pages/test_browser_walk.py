@@ -85,7 +85,7 @@ def adds_a_passkey(person: Traveller) -> None:
     person.sees("Create a passkey")
     person.checks("enroll-passkey")
     person.clicks("Create a passkey")
-    person.sees("Your new way to sign in is ready.")
+    person.sees("Your passkey is ready.")
 
 
 def code_to(person: Traveller, phone: str) -> str:
@@ -133,7 +133,7 @@ def sees_pages_of_one_factor(person: Traveller) -> None:
     person.sees("Use your passkey")
     person.checks("step-up-passkey")
     person.clicks("Use your passkey")
-    person.sees("Remove this way to sign in?")
+    person.sees("Remove this passkey?")
     person.checks("account-remove")
 
 

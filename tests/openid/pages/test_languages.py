@@ -166,3 +166,5 @@ def test_times_name_their_time_zone(tenant: TestTenant, language: str) -> None:
     visitor.signs_in(tenant.register())
     visitor.opens("account/devices")
     assert re.search("[0-9]{2}:[0-9]{2} UTC", visitor.words), visitor.words
+    # For the script, which shows it in the zone of the browser.
+    assert re.search('<time datetime="[0-9-]{10}T[0-9:]{8}Z">', visitor.text), visitor.text

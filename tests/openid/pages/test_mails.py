@@ -26,9 +26,14 @@ def new_address() -> str:
     return f"new-{secrets.token_hex(6)}@example.com"
 
 
+# An application that users can register with.
+OPEN = {"first_party": True, "self_registration": True}
+
+
 def test_register_leads_to_application(tenant: TestTenant) -> None:
     visitor = Visitor(tenant)
-    begin(visitor)
+    begin(visitor, client=OPEN)
+    assert "Create an account" in visitor.words
     visitor.opens(f"register?{visitor.page.request['QUERY_STRING']}")
     form = {"name": "Nora", "email": new_address()}
     visitor.sends(**form, password="short")
@@ -131,6 +136,23 @@ def test_code_of_another_registration_does_not_verify_the_browsers(new_tenant: C
     assert owner.at == "account"
 
 
+def test_application_without_self_registration_takes_no_new_users(tenant: TestTenant) -> None:
+    """The default client is open, but does not stand for another one."""
+    visitor, email = Visitor(tenant), new_address()
+    begin(visitor)
+    assert "Create an account" not in visitor.words
+    query = visitor.page.request["QUERY_STRING"]
+    visitor.opens("register")
+    visitor.sends(f"register?{query}", email=email, name="", password=PASSWORD)
+    assert (visitor.page.status_code, visitor.session) == (400, None)
+    assert "You cannot create an account yourself here." in visitor.words
+    with in_tenant(tenant.id):
+        assert not EndUser.objects.filter(email=email).exists()
+    visitor.opens(f"register?{query}")
+    assert visitor.page.status_code == 400
+    assert f'href="{visitor.root}/signin"' in visitor.text
+
+
 def test_closed_registration_shows_an_error(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     Tenant.objects.filter(pk=tenant.id).update(settings={"self_registration": False})
@@ -173,7 +195,7 @@ def test_required_verification_by_code_leads_to_application(new_tenant: Callable
     tenant = new_tenant()
     Tenant.objects.filter(pk=tenant.id).update(settings={"email_verification": "required"})
     visitor, email = Visitor(tenant), new_address()
-    begin(visitor)
+    begin(visitor, client=OPEN)
     visitor.opens(f"register?{visitor.page.request['QUERY_STRING']}")
     visitor.sends(email=email, password=PASSWORD)
     assert visitor.at == "verify-email"

@@ -118,7 +118,7 @@ def test_passkeys_belong_to_one_domain(mapped: webdriver.Chrome, shops: list[Sho
         person.opens("/enroll/passkey")
         person.fills("Password", PASSWORD + Keys.ENTER)
         person.presses("Create a passkey")
-        person.reads("Your new way to sign in is ready.")
+        person.reads("Your passkey is ready.")
     assert {key.rp_id for key in mapped.get_credentials()} == {shop.domain for shop in shops}
     for shop in shops:
         person = Visitor(mapped, shop.origin, "")

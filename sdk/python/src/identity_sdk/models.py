@@ -1219,6 +1219,9 @@ MetadataClaim: TypeAlias = str
 ProfileClaim: TypeAlias = str
 
 
+ResourceName: TypeAlias = str
+
+
 SmsCountry: TypeAlias = str
 
 
@@ -1245,6 +1248,7 @@ class TenantOwnSettingsRequest(TypedDict):
     external_id_claim: NotRequired[bool | None]
     metadata_claims: NotRequired[list[MetadataClaim] | None]
     profile_claims: NotRequired[list[ProfileClaim] | None]
+    resource_names: NotRequired[list[ResourceName] | None]
     sms_countries: NotRequired[list[SmsCountry] | None]
     region: NotRequired[str | None]
     outbound_authorities: NotRequired[str | None]
@@ -1273,6 +1277,7 @@ class TenantOwnSettings(TypedDict):
     external_id_claim: NotRequired[bool]
     metadata_claims: NotRequired[list[str]]
     profile_claims: NotRequired[list[str]]
+    resource_names: NotRequired[list[str]]
     sms_countries: NotRequired[list[str]]
     region: NotRequired[str]
     outbound_authorities: NotRequired[str]
@@ -1795,6 +1800,7 @@ class Effective(TypedDict):
     external_id_claim: bool
     metadata_claims: list[str]
     profile_claims: list[str]
+    resource_names: list[str]
     sms_countries: list[str] | None
     region: str | None
     outbound_authorities: str | None

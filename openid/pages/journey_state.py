@@ -1,0 +1,139 @@
+"""The journey of a hosted page: its handle in addresses and forms, its steps in a cookie, and where it goes on.
+
+The forms of a page carry a token, so that only the browser that it was rendered for can send them.
+"""
+
+import secrets
+from dataclasses import replace
+from typing import Final
+from urllib.parse import urlencode
+
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.functional import cached_property
+from django.views import View
+
+from identity_platform.crypto import same
+from openid import browser
+from openid.pages import errors
+from openid.pages.steps import Steps, is_journey, new_journey, read_steps, write_steps
+from tenants.lookup import TenantContext
+
+FORM_TOKEN: Final = "form_token"
+# The parameter of an address that names the journey where no application's request does, and the pages that have one.
+JOURNEY: Final = "j"
+JOURNEY_PAGES: Final = frozenset({"signin", "enroll", "verify-email", "register", "forgot", "passkey-options"})
+
+
+class JourneyState(View):
+    """The part of a page that knows its tenant, its browser and its journey."""
+
+    tenant: TenantContext
+    # The value of the cookie that stands for the browser; new at its first page.
+    browser: str
+    # What this response writes back, if it has changed; none before the tenant is known.
+    steps = Steps()
+    # The handle of the journey that the steps belong to; "" for pages of the account, which act for the session's user.
+    journey = ""
+    # None without a session.
+    session_cookie: str | None
+
+    def _read_steps(self, request: HttpRequest) -> None:
+        journey = self.stated_journey
+        self.continue_journey(journey, read_steps(request, self.tenant, journey))
+
+    def continue_journey(self, journey: str, steps: Steps) -> None:
+        """Act for this journey, whose stored steps are given."""
+        self.journey, self.steps = journey, steps
+        self._read = (journey, steps)
+
+    def _write_steps(self, request: HttpRequest, response: HttpResponse) -> None:
+        journey, steps = self._read
+        if self.steps != Steps():
+            self.steps = replace(self.steps, journey=self.journey)
+        if (self.journey, self.steps) == (journey, steps):
+            return
+        write_steps(request, response, self.tenant, self.journey, self.steps)
+        if self.journey != journey:
+            # They have gone on in the new journey.
+            write_steps(request, response, self.tenant, journey, Steps())
+
+    @property
+    def stated_handle(self) -> str:
+        """Return the handle of the application's request in the address, or ""."""
+        return self.request.GET.get("request", "")
+
+    @property
+    def stated_journey(self) -> str:
+        """Return the handle of the journey in the address, or ""."""
+        other = self.request.GET.get(JOURNEY, "")
+        return self.stated_handle or (other if is_journey(other) else "")
+
+    def _check_form(self, request: HttpRequest) -> None:
+        """Raise FormExpired unless the form was rendered for this browser, session (CSRF) and account."""
+        # Sent by browsers of the last years; a page of another site that knows no token is rejected without it too.
+        site = request.headers.get("Sec-Fetch-Site", "same-origin")
+        token, _, rest = request.POST.get(FORM_TOKEN, "").partition(".")
+        is_ours = site in ("same-origin", "none") and same(token, self._session_token())
+        if not is_ours or (self.account and not same(rest.partition(".")[2], self._account_token())):
+            raise errors.FormExpired
+
+    def _form_token(self) -> str:
+        """Return what a form sends: the tokens of session and account, and between them a value of this form alone."""
+        account = self._account_token() if self.account else ""
+        return f"{self._session_token()}.{secrets.token_urlsafe(9)}.{account}"
+
+    def _session_token(self) -> str:
+        return browser.form_token(self.tenant.tenant_id, self.browser, self.session_cookie)
+
+    def _account_token(self) -> str:
+        return browser.form_token(self.tenant.tenant_id, self.browser, f"{self.journey} {self.account}")
+
+    @property
+    def account(self) -> str:
+        """Return whom the page's form is about, where that is not the user of the session and no field names it."""
+        return ""
+
+    @property
+    def root(self) -> str:
+        """Return the path of the tenant's pages."""
+        return self.tenant.root_path
+
+    @cached_property
+    def handle(self) -> str:
+        """Return the handle of the application's request, or "" without one."""
+        return self.stated_handle
+
+    def kept(self, name: str = "signin") -> dict[str, str]:
+        """Return the parameters that keep the request and the journey on the page of that name."""
+        if self.handle:
+            return {"request": self.handle}
+        return {JOURNEY: self.journey} if self.journey and name.partition("/")[0] in JOURNEY_PAGES else {}
+
+    @property
+    def query(self) -> str:
+        """Return the query that keeps the application's request and the journey on the next page."""
+        kept = urlencode(self.kept())
+        return f"?{kept}" if kept else ""
+
+    def href(self, name: str, **more: str) -> str:
+        """Return the address of another page of the tenant, with the application's request and the journey."""
+        query = urlencode({name: value for name, value in {**more, **self.kept(name)}.items() if value})
+        return f"{self.root}/{name}" + (f"?{query}" if query else "")
+
+    def to(self, name: str, **more: str) -> HttpResponseRedirect:
+        """Redirect to another page of the tenant, with the application's request and the journey."""
+        # A message alone needs none: the next page shows it and forgets it.
+        has_steps = self.steps != Steps(notice=self.steps.notice)
+        if has_steps and name.partition("/")[0] in JOURNEY_PAGES and "own" not in more:
+            self.begin_journey()
+        response = HttpResponseRedirect(self.href(name, **more))
+        response.status_code = 303
+        return response
+
+    def begin_journey(self) -> None:
+        """Give the steps a journey of their own, unless they have one."""
+        self.journey = self.journey or new_journey()
+
+    def again(self) -> HttpResponse:
+        """Redirect to this page, so that a reload sends nothing."""
+        return HttpResponse(status=303, headers={"Location": self.request.get_full_path()})

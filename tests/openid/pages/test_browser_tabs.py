@@ -1,0 +1,151 @@
+"""Two tabs with two accounts in Chromium: each page with steps acts on the account that it shows."""
+
+import re
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from tests.console.browser.place import Place
+from tests.console.browser.visitor import PASSWORD
+from tests.mfa.browser.demo import totp
+from tests.openid.pages.test_browser import shop as shop
+from tests.openid.pages.test_browser_journeys import NEW, Traveller
+from tests.openid.pages.test_browser_journeys import traveller as traveller
+
+pytestmark = [pytest.mark.needs("chromium", "chromedriver", "node"), pytest.mark.timeout(300)]
+
+
+class TwoAccounts(Traveller):
+    """A person with two accounts; `email` is that of the tab."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        # Of the accounts' authenticator apps.
+        self.keys: dict[str, str] = {}
+
+
+class Tabs:
+    """Two tabs of one browser, each with an account of its own. What one does, the other does before it goes on."""
+
+    def __init__(self, person: TwoAccounts) -> None:
+        self.person = person
+        self.emails = [f"{name}-{secrets.token_hex(3)}@example.com" for name in ("ada", "bea")]
+        self.handles = [person.browser.current_window_handle]
+        person.browser.switch_to.new_window("tab")
+        self.handles.append(person.browser.current_window_handle)
+
+    def show(self, number: int) -> TwoAccounts:
+        """Switch to one of the tabs."""
+        self.person.browser.switch_to.window(self.handles[number])
+        self.person.email = self.emails[number]
+        return self.person
+
+    def both(self, act: Callable[[TwoAccounts], None]) -> None:
+        for number in (0, 1):
+            act(self.show(number))
+
+
+def registers(person: TwoAccounts) -> None:
+    person.opens(f"{person.root}/register")
+    person.fills("E-mail address", person.email)
+    person.fills("Password", PASSWORD + Keys.ENTER)
+    person.reads("Verify your e-mail address")
+
+
+def verifies(person: TwoAccounts) -> None:
+    (code,) = re.findall(r"(?<![\w.-])[0-9]{6}(?![\w.-]*\w)", person.mail(f"{person.root}/verify-email#"))
+    person.fills("Code from the mail", code + Keys.ENTER)
+    person.reads("Your e-mail address is verified.")
+    person.reads(person.email)
+
+
+def enters_the_password(person: TwoAccounts) -> None:
+    person.reads(person.email)
+    person.fills("Password", PASSWORD + Keys.ENTER)
+    person.reads("Authenticator app")
+    person.reads(person.email)
+
+
+def chooses_an_app(person: TwoAccounts) -> None:
+    person.browser.find_element(By.CSS_SELECTOR, "button.choice").click()
+    person.presses("Cannot scan the code?")
+    person.keys[person.email] = person.browser.find_element(By.TAG_NAME, "code").text.replace(" ", "")
+
+
+def opens_again(person: TwoAccounts) -> None:
+    """Go on after the other tab has signed in: forms of before belong to no session, and are rejected."""
+    person.reads("This page was open for too long")
+    person.presses("Open the page again")
+
+
+def adds_the_app(person: TwoAccounts, *, is_late: bool) -> None:
+    if is_late:
+        person.fills("Six digits", "000000" + Keys.ENTER)
+        opens_again(person)
+        chooses_an_app(person)
+    person.fills("Six digits", totp(person.keys[person.email], time.time()) + Keys.ENTER)
+    person.reads("Save your backup codes")
+    person.opens(f"{person.root}/account")
+    person.reads(person.email)
+
+
+def enters_a_code(person: TwoAccounts, *, is_late: bool) -> None:
+    if is_late:
+        person.fills("Code from your authenticator app", "000000" + Keys.ENTER)
+        opens_again(person)
+    # The code of this moment was used when the app was added.
+    person.fills("Code from your authenticator app", totp(person.keys[person.email], time.time() + 30) + Keys.ENTER)
+    person.is_at(f"{person.root}/account")
+    person.reads(person.email)
+
+
+def enters_the_address(person: TwoAccounts) -> None:
+    person.opens(f"{person.root}/signin?another=1")
+    person.fills("E-mail address", person.email + Keys.ENTER)
+    person.reads("Enter your password")
+
+
+def asks_for_a_link(person: TwoAccounts) -> None:
+    person.opens(f"{person.root}/forgot")
+    person.fills("E-mail address", person.email + Keys.ENTER)
+    person.reads("Check your mail")
+
+
+@pytest.fixture
+def strict(place: Place, shop: dict[str, Any]) -> dict[str, Any]:
+    """A tenant that requires verified addresses and a second factor."""
+    tenant = place.new_tenant("Careful Books")
+    admin = {"username": tenant["admin"]["username"], "password": PASSWORD}
+    token = place.call("POST", "/uflow/admin/auth/login", admin)["access_token"]
+    body = {"settings": {"email_verification": "required", "mfa_policy": "required"}}
+    place.call("PATCH", f"/uflow/admin/tenants/{tenant['tenant_id']}/settings", body, token=token)
+    return tenant
+
+
+def test_tabs_of_two_accounts_stay_apart(traveller: Callable[..., Traveller], strict: dict[str, Any]) -> None:
+    """At each page with steps: verification, password, enrollment, second factor, and the link of a mail."""
+    start = traveller()
+    person = TwoAccounts(start.browser, start.url, "")
+    person.shop, person.place = strict, start.place
+    tabs = Tabs(person)
+    tabs.both(registers)
+    tabs.both(verifies)
+    tabs.both(enters_the_password)
+    tabs.both(chooses_an_app)
+    for number in (0, 1):
+        adds_the_app(tabs.show(number), is_late=number == 1)
+    tabs.both(enters_the_address)
+    tabs.both(enters_the_password)
+    for number in (0, 1):
+        enters_a_code(tabs.show(number), is_late=number == 1)
+    tabs.both(asks_for_a_link)
+    link = tabs.show(0).link("reset")
+    person.opens(link.removeprefix(person.url))
+    person.fills("New password", NEW + Keys.ENTER)
+    person.reads("Your new password is saved. Sign in with it.")
+    person.reads(tabs.emails[0])
