@@ -274,8 +274,8 @@ class ClientForm(ApiForm):
     def clean(self) -> Context:
         """Return the fields without those that the security profile decides and that were left as they are: it sets them."""
         cleaned = super().clean()
-        decided = profile_of(self.cleaned_data.get("security_profile")).settings.keys() - set(self.changed_data)
-        return {name: value for name, value in cleaned.items() if name not in decided}
+        left_to_profile = profile_of(self.cleaned_data.get("security_profile")).settings.keys() - set(self.changed_data)
+        return {name: value for name, value in cleaned.items() if name not in left_to_profile}
 
 
 class NewClientForm(ClientForm):

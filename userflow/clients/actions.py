@@ -136,8 +136,8 @@ def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: d
         if is_like_a_secret(client, changes) or (client.first_party and routed):
             require_assurance(Action.WRITE_CLIENT_SECRET, by)
         withdrawn = client.first_party and False in (changes.get("first_party"), changes.get("direct_sign_in"))
-        profiled = gets_profile(client, changes)
-        if withdrawn or profiled or (active is False and client.active):
+        new_profile = gets_profile(client, changes)
+        if withdrawn or new_profile or (active is False and client.active):
             require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
         require_reach(by, Reach(frozenset(client.scopes)), STRONGER)
         changes_state = active is not None and active != client.active
@@ -153,14 +153,14 @@ def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: d
             setattr(client, field, value)
         check_metadata(client, before)
         secrets = () if has_secret(client) else _drop_secrets(client)
-        if profiled:
+        if new_profile:
             # Its own tokens end.
             client.generation += 1
         client.save(update_fields=[*changes, *secrets, "generation", "updated_at"])
         ends = {
             "ends_unconsented": needs_consent(before, client),
             "ends_direct": ends_direct_sign_in(before, client),
-            "ends_before_profile": profiled,
+            "ends_before_profile": new_profile,
         }
         follows = any(ends.values()) or bool(before.backchannel_logout_uri) != bool(client.backchannel_logout_uri)
         if follows:

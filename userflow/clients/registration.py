@@ -83,15 +83,15 @@ def with_profile(client: Client, changes: Mapping[str, Any]) -> dict[str, Any]:
     Null and empty stand for the default, which is then that of the profile. A field that is not among the changes is set when
     the profile is; later it has the value.
     """
-    chosen = changes.get("security_profile", client.security_profile)
+    profile_name = changes.get("security_profile", client.security_profile)
     if client.type != CONFIDENTIAL:
         return dict(changes)
-    demanded = {
+    profile_values = {
         name: demand.value
-        for name, demand in profile_of(chosen).settings.items()
-        if (changes[name] in (None, "") if name in changes else chosen != client.security_profile)
+        for name, demand in profile_of(profile_name).settings.items()
+        if (changes[name] in (None, "") if name in changes else profile_name != client.security_profile)
     }
-    return {**changes, **demanded}
+    return {**changes, **profile_values}
 
 
 def missing_settings(client: Client) -> Problems:
@@ -116,10 +116,10 @@ def _of_algorithms(client: Client, profile: SecurityProfile) -> Problems:
     """Return which registered keys sign with no algorithm that the profile allows. Others are checked when they are used."""
     with suppress(KeySetInvalid):
         keys = read_key_set(client.jwks) if client.jwks else ()
-        useless = [n for n, key in enumerate(keys) if not any(map(profile.allows, key.algorithms))]
-        if useless:
-            allowed = ", ".join(profile.algorithms)
-            return {"jwks": [f"keys[{n}]: {client.security_profile} allows keys for {allowed} only." for n in useless]}
+        rejected_keys = [n for n, key in enumerate(keys) if not any(map(profile.allows, key.algorithms))]
+        if rejected_keys:
+            problem = f"{client.security_profile} allows keys for {', '.join(profile.algorithms)} only."
+            return {"jwks": [f"keys[{n}]: {problem}" for n in rejected_keys]}
     return {}
 
 
