@@ -138,7 +138,7 @@ def test_stale_rotation_keeps_the_secret_in_use(head: Staff) -> None:
 def test_list_marks_the_default_client_only(head: Staff) -> None:
     other, _ = made(head)
     default = Client.objects.get(tenant_id=head.tenant_id, is_default=True)
-    pages = [head.get(LIST, {"q": client.name}).text for client in (default, other)]
+    pages = [head.get(LIST, q=client.name).text for client in (default, other)]
     assert ["yes" in page for page in pages] == [True, False]
     assert ["icon-no" in page for page in pages] == [False, False]
 
