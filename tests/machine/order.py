@@ -23,14 +23,26 @@ SHARING = (
     "tests/openid/pages/test_browser_ways_on.py",
 )
 
+# These visit all tenants of the test database, of which every test leaves some.
+VISITING_ALL_TENANTS = (
+    "tests/tenants/test_repairs.py",
+    "tests/tenants/test_commands.py",
+    "tests/tenants/test_regions.py",
+    "tests/tenants/test_consistency.py",
+    "tests/tenants/test_recorded_upgrades.py",
+    "tests/tenants/test_interrupted_drops.py",
+    "tests/machine/test_traces.py",
+    "tests/tenants/leasing/test_leases.py",
+)
+
 # More than ten seconds each, longest first.
 LONGEST = (
+    *VISITING_ALL_TENANTS,
     "tests/openapi/test_fuzz.py",
     *SHARING,
     "tests/properties/test_reach.py",
     "tests/machine/test_alerts.py",
     "tests/machine/test_release.py",
-    "tests/machine/test_alerts.py",
     "tests/machine/test_installing.py",
     "tests/machine/test_server.py",
     "tests/machine/test_readme.py",
@@ -67,7 +79,6 @@ LONGEST = (
     "tests/registry/test_key_rotation.py",
     "tests/mfa/webauthn/test_races.py",
     "tests/console/people/test_browser.py",
-    "tests/tenants/test_commands.py",
     "tests/tenants/test_pool.py",
 )
 
