@@ -50,7 +50,7 @@ class ResourceNames(DistinctItems):
         return entries
 
 
-def resource_names(own: Mapping[str, object]) -> dict[str, str]:
+def resource_names(settings: Mapping[str, object]) -> dict[str, str]:
     """Return the names that the settings of a tenant give to resources, by their addresses."""
-    entries = cast(list[str], own.get("resource_names") or [])
+    entries = cast(list[str], settings.get("resource_names") or [])
     return {resource: name for resource, _, name in (entry.partition(" ") for entry in entries)}

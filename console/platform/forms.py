@@ -268,8 +268,8 @@ class ClientForm(ApiForm):
         return {"True": True, "False": False}.get(str(self.cleaned_data["refresh_token_rotation"]))
 
     def body(self) -> Context:
-        stated = {name: None if value in ("", {}) else value for name, value in self.cleaned_data.items()}
-        return {**stated, "type": self.kind.type}
+        values = {name: None if value in ("", {}) else value for name, value in self.cleaned_data.items()}
+        return {**values, "type": self.kind.type}
 
     def clean(self) -> Context:
         """Return the fields without those that the security profile decides and that were left as they are: it sets them."""

@@ -95,8 +95,7 @@ class TenantConnectionPool:
     def yield_to_requests(self, *, most: int, wait: float, keep_seconds: float, open_per_second: float) -> None:
         """Open at most `most` connections to each server, wait longer for one, and close those that are idle for so long.
 
-        Open at most `open_per_second`, so that a round through all tenants leaves the processors to requests.
-
+        In a second at most `open_per_second` are opened, so that a round through all tenants leaves the processors to requests.
         For processes beside those that serve requests. One that goes through all tenants would otherwise keep a connection
         to each of them, which requests then lack, and use none again before the next round.
         """

@@ -1,6 +1,6 @@
 """Kinds of applications: what a new client of each kind is, and which of its fields the kind needs.
 
-A kind is not stored and is no rule: it fills in what is not stated, and `check_metadata` alone decides what a client may have.
+A kind is not stored and is no rule: it fills in what is not sent, and `check_metadata` alone decides what a client may have.
 All that is not listed here has the default of the model, which suits every kind: PKCE is required, users are asked for consent,
 a secret is accepted in either form, and refresh tokens rotate as `rotates_refresh_tokens` says.
 """
@@ -51,13 +51,13 @@ KINDS: Final[Mapping[str, ClientKind]] = {
 }
 
 
-def new_client_fields(kind: ClientKind, stated: Mapping[str, object]) -> dict[str, object]:
-    """Return the fields of a new client of this kind: those stated, and the defaults of the kind for the others.
+def new_client_fields(kind: ClientKind, sent: Mapping[str, object]) -> dict[str, object]:
+    """Return the fields of a new client of this kind: those sent, and the defaults of the kind for the others.
 
     Web pages of a single-page application call the OpenID endpoints, so their origins are those of its redirect URIs unless
-    some are stated.
+    some are sent.
     """
-    fields: dict[str, object] = {"type": kind.type, "grant_types": list(kind.grant_types), **stated}
+    fields: dict[str, object] = {"type": kind.type, "grant_types": list(kind.grant_types), **sent}
     redirect_uris = fields.get("redirect_uris")
     if kind.name == SINGLE_PAGE and not fields.get("allowed_origins") and isinstance(redirect_uris, list):
         fields["allowed_origins"] = _origins_of(redirect_uris)
@@ -65,7 +65,7 @@ def new_client_fields(kind: ClientKind, stated: Mapping[str, object]) -> dict[st
 
 
 def _origins_of(uris: Iterable[str]) -> list[str]:
-    origins = [found.group().lower() for uri in uris if (found := _WEB_ORIGIN.match(uri))]
+    origins = [match.group().lower() for uri in uris if (match := _WEB_ORIGIN.match(uri))]
     return [origin for origin in dict.fromkeys(origins) if problem_of_origin(origin) is None]
 
 
@@ -76,8 +76,8 @@ def kind_of(client: Client) -> ClientKind:
 
 def _name_of(client: Client) -> str:
     if not signs_in_with_browser(client):
-        held = grant_types_in_force(client.grant_types, type_=client.type, scopes=client.scopes)
-        return DEVICE if DEVICE_CODE in held else MACHINE
+        grant_types = grant_types_in_force(client.grant_types, type_=client.type, scopes=client.scopes)
+        return DEVICE if DEVICE_CODE in grant_types else MACHINE
     if client.type == CONFIDENTIAL:
         return WEB
     is_native = not client.allowed_origins and any(_NATIVE_URI.match(uri) for uri in client.redirect_uris)
@@ -89,5 +89,5 @@ def signs_in_with_browser(client: Client) -> bool:
 
     A client without stated grant types may do so, but one that acts for itself then has no redirect URI.
     """
-    held = grant_types_in_force(client.grant_types, type_=client.type, scopes=client.scopes)
-    return AUTHORIZATION_CODE in held and bool(client.redirect_uris or CLIENT_CREDENTIALS not in held)
+    grant_types = grant_types_in_force(client.grant_types, type_=client.type, scopes=client.scopes)
+    return AUTHORIZATION_CODE in grant_types and bool(client.redirect_uris or CLIENT_CREDENTIALS not in grant_types)
