@@ -169,7 +169,7 @@ def test_healthy_tenants_have_no_findings(two: Two, name_server: DnsServer, entr
             sign_in_at(tenant, client_id)
             invite(tenant, client_id)
         delete_client(tenant, gone)
-        audit_trails.seal(Owner(tenant.slug, tenant.id))
+        audit_trails.seal(Owner(tenant.slug, tenant.id), wait=120)
         assert tenant.api.delete(configure_directory(tenant, entra)).status_code == 200
     collect_figures(only=[tenant.slug for tenant in two], settled=0)
     code, said = check(acme, zephyr)
@@ -247,7 +247,7 @@ def test_older_tenant_database_is_found(two: Two, entra: Entra, tmp_path: Path) 
     entra.add(f"{uuid4().hex[:8]}@example.com")
     acme.api.post(f"{path}/sync", {})
     for tenant in two:
-        audit_trails.seal(Owner(tenant.slug, tenant.id))
+        audit_trails.seal(Owner(tenant.slug, tenant.id), wait=120)
     collect_figures(only=[tenant.slug for tenant in two], settled=0)
     run_command("restore_tenant", acme.slug, str(file), yes=True)
     assert found_about(acme) == {

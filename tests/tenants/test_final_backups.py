@@ -119,7 +119,7 @@ def test_restore_deleted_replaces_rows_written_since(
     TenantDay.objects.create(tenant_id=tenant.id, day=today, sign_ins=7)
     # These stay: they are another tenant's.
     TenantDay.objects.update_or_create(tenant_id=other_tenant.id, day=today, defaults={"sign_ins": 5})
-    audit_trails.seal(audit_trails.Owner(slug, tenant.id))
+    audit_trails.seal(audit_trails.Owner(slug, tenant.id), wait=120)
     head = ChainHead.objects.get(pk=str(tenant.id)).number
     delete(tenant)
     # By processes that were busy with the tenant while it was deleted.

@@ -77,7 +77,7 @@ def test_backlogs_of_a_tenant_are_collected(new_tenant: Callable[[], TestTenant]
     assert found["identity_webhook_endpoints_overdue"][""] >= 1
     with in_tenant(own.id):
         WebhookMessage.objects.filter(endpoint_id=late.pk).update(next_attempt_at=now())
-    audit_trails.seal(audit_trails.Owner(own.slug, own.id))
+    audit_trails.seal(audit_trails.Owner(own.slug, own.id), wait=120)
     run_command("collect_figures", tenant=[own.slug], settled=0)
     figures.refresh_from_db()
     assert (figures.overdue_endpoints, figures.unsealed_events) == (0, 0)

@@ -21,7 +21,7 @@ FORBIDDEN = [
 @pytest.mark.parametrize("statement", FORBIDDEN)
 def test_tenant_trail_rejects_changes(tenant: TestTenant, statement: str) -> None:
     fill(tenant, 3)
-    audit_trails.seal(audit_trails.Owner(tenant.slug, tenant.id))
+    audit_trails.seal(audit_trails.Owner(tenant.slug, tenant.id), wait=120)
     before = run(tenant, "SELECT count(*), max(id) FROM audit_tenantevent")
     with pytest.raises(ProgrammingError, match="append-only"):
         run(tenant, statement.format(events="audit_tenantevent", links="audit_tenantseal"))
@@ -30,7 +30,7 @@ def test_tenant_trail_rejects_changes(tenant: TestTenant, statement: str) -> Non
 
 @pytest.mark.parametrize("statement", FORBIDDEN)
 def test_platform_trail_rejects_changes(tenant: TestTenant, statement: str) -> None:
-    audit_trails.seal(audit_trails.THE_PLATFORM)
+    audit_trails.seal(audit_trails.THE_PLATFORM, wait=120)
     with connection.cursor() as cursor, pytest.raises(ProgrammingError, match="append-only"):
         cursor.execute(statement.format(events="audit_platformevent", links="audit_platformseal"))
 
