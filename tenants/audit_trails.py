@@ -22,6 +22,7 @@ from tenants.errors import DataKeyLocked, UnknownTenant
 from tenants.models import TenantDatabase
 from tenants.schema import why
 from tenants.states import Purpose, State
+from tenants.visits import Visits
 
 # States in which a trail can be sealed. During a move or migration a new link would be lost or wait.
 WRITABLE = (State.ACTIVE, State.SUSPENDED)
@@ -96,16 +97,28 @@ def seal(owner: Owner, *, wait: float = sealing.WAIT_SECONDS) -> Sealed:
         return sealing.seal(trail, wait=wait)
 
 
-def seal_all(*, until: Callable[[], bool] = lambda: False, wait: float = 1.0) -> tuple[int, list[str]]:
-    """Seal every trail; return the number of sealed events, and error messages. `until` returns whether to stop."""
+def seal_all(
+    *, until: Callable[[], bool] = lambda: False, wait: float = 1.0, visits: Visits | None = None
+) -> tuple[int, list[str]]:
+    """Seal every trail; return the number of sealed events, and error messages.
+
+    `until` returns whether to stop. With `visits`, tenants whose database was not written since the last visit are left out.
+    """
     events, problems = 0, []
+    unchanged = visits.unchanged() if visits else set()
     for owner in owners():
         if until():
             break
+        if owner.tenant_id in unchanged:
+            continue
         try:
-            events += seal(owner, wait=wait).events
+            sealed = seal(owner, wait=wait)
         except TrailUnreachable as problem:
             problems.append(f"{owner.name}: {problem}")
+            continue
+        events += sealed.events
+        if visits and owner.tenant_id and not sealed.held_back:
+            visits.visited(owner.tenant_id)
     return events, problems
 
 

@@ -6,11 +6,13 @@ from identity_platform.task_queue import PROBLEMS, TaskContext, periodic_task
 from tenants import audit_trails, rejections, retention, revocations, server_health, warm_pool
 from tenants.errors import InstallationFenced
 from tenants.schema import why
+from tenants.visits import Visits
 
 log = structlog.get_logger("identity.tenants")
 
 SEAL, PURGE, CHECK = "seal_audit_trails", "purge_expired_rows", "check_database_servers"
 DELIVER = "deliver_revocations"
+_SEALING = Visits()
 
 
 @periodic_task(warm_pool.REFILL)
@@ -29,11 +31,11 @@ def refill(context: TaskContext) -> None:
 
 @periodic_task(SEAL)
 def seal(context: TaskContext) -> None:
-    """Seal new audit events of all trails."""
+    """Seal new audit events of the trails of all tenants whose database was written."""
     try:
         # Before sealing, so that this round covers these events.
         rejections.record_leftovers()
-        events, problems = audit_trails.seal_all(until=context.should_abort)
+        events, problems = audit_trails.seal_all(until=context.should_abort, visits=_SEALING)
         if problems:
             PROBLEMS.labels(SEAL).inc()
             log.warning("audit_trails_not_sealed", trails=len(problems), first=problems[0])

@@ -27,6 +27,7 @@ from tenants.errors import UnknownTenant
 from tenants.models import TenantDatabase
 from tenants.schema import why
 from tenants.states import ALLOWED, Purpose
+from tenants.visits import Visits
 from userflow.mail_delivery.sending import wakeups as mail_wakeups
 
 COLLECTED_STATES: Final = [state for state, purposes in ALLOWED.items() if Purpose.INSPECT in purposes]
@@ -40,6 +41,7 @@ SUMMED_DAYS: Final = 31
 MANY_REJECTIONS: Final = 50
 UNUSUAL_TIMES: Final = 4
 USUAL_DAYS: Final = 14
+ROWS_AT_ONCE: Final = 1000
 # The metrics that a collection replaces: fields of both.
 _CURRENT: Final = {field.name for field in TenantFigures._meta.fields} & set(queries.Collected.__slots__)
 
@@ -48,6 +50,7 @@ _CURRENT: Final = {field.name for field in TenantFigures._meta.fields} & set(que
 class Outcome:
     """The outcome for one tenant. `failure` is shown to operators and holds no personal data."""
 
+    tenant_id: UUID
     slug: str
     failure: str = ""
     seconds: float = 0.0
@@ -62,15 +65,19 @@ def collect_figures(
     begun: Callable[[int], None] = lambda total: None,
     progress: Callable[[Outcome], None] = lambda outcome: None,
     until: Callable[[], bool] = lambda: False,
+    visits: Visits | None = None,
 ) -> list[Outcome]:
     """Update the metrics of all tenants (or of the slugs in `only`), `jobs` at a time; return the outcomes.
 
     Skips tenants whose metrics are younger than `older_than` seconds, so a killed run continues where it ended. Events
     younger than `settled` seconds wait for the next run: a transaction with a lower number may still be open. A tenant
-    that fails keeps its old metrics and the reason. `until` tells when to stop early.
+    that fails keeps its old metrics and the reason. `until` tells when to stop early. With `visits`, the metrics of tenants
+    whose database was not written since the last visit are up to date, and the outcomes are of the others.
     Raises UnknownTenant (a slug in `only`).
     """
     todo = _todo(only, older_than)
+    if visits:
+        todo = _changed(todo, visits)
     begun(len(todo))
     today = now().date()
     since = today - timedelta(days=SUMMED_DAYS)
@@ -82,6 +89,8 @@ def collect_figures(
             if (result := done.result()) is not None:
                 outcome, first = result
                 since = min(since, first or since)
+                if visits and not outcome.failure:
+                    visits.visited(outcome.tenant_id)
                 outcomes.append(outcome)
                 progress(outcome)
     finally:
@@ -108,6 +117,17 @@ def _todo(only: Sequence[str], older_than: float) -> list[tuple[UUID, str]]:
         found = found.filter(Q(tenant__figures__checked_at=None) | Q(tenant__figures__checked_at__lt=due))
     waited = F("tenant__figures__checked_at").asc(nulls_first=True)
     return list(found.order_by(waited, "pk").values_list("pk", "tenant__slug"))
+
+
+def _changed(todo: list[tuple[UUID, str]], visits: Visits) -> list[tuple[UUID, str]]:
+    """Note that the metrics of unchanged tenants are those of this moment, and return the other tenants."""
+    unchanged = visits.unchanged()
+    moment = now()
+    current = [tenant_id for tenant_id, _ in todo if tenant_id in unchanged]
+    for start in range(0, len(current), ROWS_AT_ONCE):
+        rows = TenantFigures.objects.filter(pk__in=current[start : start + ROWS_AT_ONCE])
+        rows.update(checked_at=moment, collected_at=moment)
+    return [row for row in todo if row[0] not in unchanged]
 
 
 def _collect_in_thread(
@@ -140,7 +160,7 @@ def _collect(tenant_id: UUID, slug: str, settled: int) -> tuple[Outcome, date | 
             _note_failure(tenant_id, failure)
         except DatabaseError as problem:
             failure = why(problem)
-    return Outcome(slug, failure, time.monotonic() - began), first
+    return Outcome(tenant_id, slug, failure, time.monotonic() - began), first
 
 
 def _collected(known: TenantFigures, settled: int) -> Iterator[queries.Collected]:

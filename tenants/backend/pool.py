@@ -40,6 +40,10 @@ ASK_AGAIN_SECONDS: Final = 0.5
 # How long a request waits for a connection of its tenant that another thread is using, before it opens a further one: most
 # are given back sooner than another is opened, which costs the server a process and the memory of it.
 SHARE_SECONDS: Final = 0.05
+# A process in the background opens the next connection after so many times the time that the last one took, at most so
+# many seconds later: the longer it takes, the busier the server is with requests.
+REST_TIMES: Final = 10
+REST_SECONDS: Final = 0.5
 # What one more connection may lack: a lease that was not asked for, room on the server, room in the budget.
 _LEASE, _SERVER, _BUDGET = "lease", "server", "budget"
 
@@ -95,7 +99,8 @@ class TenantConnectionPool:
     def yield_to_requests(self, *, most: int, wait: float, keep_seconds: float, open_per_second: float) -> None:
         """Open at most `most` connections to each server, wait longer for one, and close those that are idle for so long.
 
-        In a second at most `open_per_second` are opened, so that a round through all tenants leaves the processors to requests.
+        In a second at most `open_per_second` are opened, and fewer while the server is busy (`REST_TIMES`), so that a round
+        through all tenants leaves the processors to requests.
         For processes beside those that serve requests. One that goes through all tenants would otherwise keep a connection
         to each of them, which requests then lack, and use none again before the next round.
         """
@@ -168,8 +173,10 @@ class TenantConnectionPool:
 
     def _opened(self, key: Key, began: float, problem: BaseException | None) -> None:
         with self._changed:
+            moment = time.monotonic()
+            self._next_opens_at = max(self._next_opens_at, moment + min(REST_TIMES * (moment - began), REST_SECONDS))
             if problem is None:
-                self._responded_at[key[0]] = time.monotonic()
+                self._responded_at[key[0]] = moment
             responds = self._responded_at.get(key[0], -math.inf) >= began
             self._count(key[0], -self._stuck.opened(key, problem, server_responds=responds))
             if problem is None:

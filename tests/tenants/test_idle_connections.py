@@ -121,3 +121,19 @@ def test_background_opens_few_connections_in_a_second(tenant: TestTenant) -> Non
             pool.give_back(key, pool.take(key, connect))
     # The first at once, the others each 50 ms after the one before.
     assert time.monotonic() - began >= 0.2
+
+
+def test_background_opens_the_later_the_longer_it_takes(tenant: TestTenant) -> None:
+    pool = TenantConnectionPool(budget=20, base=20, wait=30)
+    pool.yield_to_requests(most=2, wait=0.1, keep_seconds=0, open_per_second=1000)
+    with entered(tenant) as (key, connect):
+
+        def connect_slowly() -> TenantConnection:
+            time.sleep(0.03)
+            return connect()
+
+        began = time.monotonic()
+        pool.give_back(key, pool.take(key, connect_slowly))
+        pool.give_back(key, pool.take(key, connect))
+    # Ten times as long as the first took.
+    assert time.monotonic() - began >= 0.33

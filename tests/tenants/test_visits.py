@@ -1,0 +1,118 @@
+"""Which tenants a periodic task visits: PostgreSQL says whose database was written."""
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+from django.db import connections
+
+from console.metrics.actions import collect_figures
+from console.metrics.models import TenantFigures
+from tenants import audit_trails
+from tenants.context import in_tenant
+from tenants.models import TenantDatabase
+from tenants.target import TENANT_ALIAS
+from tenants.visits import Visits
+from tests.world import TestTenant
+
+COUNTED_WITHIN_SECONDS = 60.0
+
+
+def within(seconds: float, holds: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def report_writes(tenant: TestTenant) -> None:
+    """Let this process's connection report what it has written now, instead of within seconds."""
+    with in_tenant(tenant.id), connections[TENANT_ALIAS].cursor() as cursor:
+        cursor.execute("SELECT pg_stat_force_next_flush()")
+
+
+def all_visited(visits: Visits) -> None:
+    visits.unchanged()
+    for tenant_id in TenantDatabase.objects.values_list("pk", flat=True):
+        visits.visited(tenant_id)
+
+
+def settle(visits: Visits, *tenants: TestTenant) -> None:
+    """Visit the tenants until their earlier writes are counted."""
+    for tenant in tenants:
+        report_writes(tenant)
+
+    def is_settled() -> bool:
+        all_visited(visits)
+        return {tenant.id for tenant in tenants} <= visits.unchanged()
+
+    assert within(COUNTED_WITHIN_SECONDS, is_settled)
+
+
+def write(tenant: TestTenant) -> None:
+    tenant.register()
+    report_writes(tenant)
+
+
+def test_database_that_was_written_is_visited_again(new_tenant: Callable[[], TestTenant]) -> None:
+    written, quiet = new_tenant(), new_tenant()
+    visits = Visits(settled=0)
+    assert not {written.id, quiet.id} & visits.unchanged()
+    settle(visits, written, quiet)
+    write(written)
+    assert within(COUNTED_WITHIN_SECONDS, lambda: written.id not in visits.unchanged())
+    assert quiet.id in visits.unchanged()
+    visits.visited(written.id)
+    assert written.id in visits.unchanged()
+
+
+def test_visit_soon_after_a_write_is_repeated(tenant: TestTenant) -> None:
+    visits = Visits(settled=0.5)
+    all_visited(visits)
+    # An event may be too young to be counted or sealed.
+    assert tenant.id not in visits.unchanged()
+    time.sleep(0.5)
+    visits.visited(tenant.id)
+    assert tenant.id in visits.unchanged()
+
+
+def test_every_tenant_is_visited_from_time_to_time(tenant: TestTenant) -> None:
+    visits = Visits(settled=0, anyway=0.5)
+    settle(visits, tenant)
+    time.sleep(0.5)
+    assert tenant.id not in visits.unchanged()
+
+
+def test_figures_of_unchanged_tenants_are_current_without_a_visit(new_tenant: Callable[[], TestTenant]) -> None:
+    written, quiet = new_tenant(), new_tenant()
+    slugs = [written.slug, quiet.slug]
+    collect_figures(only=slugs, settled=0)
+    visits = Visits(settled=0)
+    settle(visits, written, quiet)
+    write(written)
+    assert within(COUNTED_WITHIN_SECONDS, lambda: written.id not in visits.unchanged())
+    long_ago = TenantFigures.objects.get(pk=quiet.id).collected_at
+    assert long_ago is not None
+    TenantFigures.objects.filter(pk=quiet.id).update(collected_at=long_ago - timedelta(days=1))
+    outcomes = collect_figures(only=slugs, settled=0, visits=visits)
+    assert [(outcome.slug, outcome.failure) for outcome in outcomes] == [(written.slug, "")]
+    figures = TenantFigures.objects.in_bulk([written.id, quiet.id])
+    assert (figures[written.id].users, figures[quiet.id].users) == (1, 0)
+    current = figures[quiet.id].collected_at
+    assert current is not None and current >= long_ago
+
+
+def test_trails_of_unchanged_tenants_are_not_opened(new_tenant: Callable[[], TestTenant]) -> None:
+    written, quiet = new_tenant(), new_tenant()
+    quiet.register()
+    visits = Visits(settled=0)
+    settle(visits, written, quiet)
+    write(written)
+    assert within(COUNTED_WITHIN_SECONDS, lambda: written.id not in visits.unchanged())
+    audit_trails.seal_all(wait=120, visits=visits)
+    unsealed = [audit_trails.verify(audit_trails.Owner(each.slug, each.id)).unsealed for each in (written, quiet)]
+    assert unsealed[0] == 0
+    # `settle` has said that it was visited, and nobody has sealed the event of the registration.
+    assert unsealed[1] > 0
