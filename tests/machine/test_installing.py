@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import yaml
 
 from identity_platform.serving.embedded.temporary import folder_for_databases
 from tests.documentation.blocks import blocks
@@ -20,6 +21,8 @@ from tests.machine.groups import program
 
 pytestmark = [pytest.mark.needs(name) for name in ("pg_ctlcluster", "redis-server", "nginx", "systemd-analyze")]
 PAGE = ROOT / "docs" / "installing.md"
+WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
+RELEASES = {"12": "bookworm", "13": "trixie"}
 RUN = "not run: it changes the machine; a test runs it with stand-ins"
 STAND_INS = ("apt-get", "git", "useradd", "install", "runuser", "systemctl", "systemd-run")
 FOLDERS = ("/srv/identity", "/etc/identity", "/var/lib/identity", "/run/identity", "/etc/systemd/system", "/etc/nginx")
@@ -165,3 +168,12 @@ def test_page_leads_from_an_empty_machine_to_a_running_platform(machine: Machine
     assert list(Path(machine.here("/var/lib/identity/backups")).glob("platform-*"))
     units = [line.split()[1] for line in machine.started.read_text().splitlines()]
     assert len(units) == 4
+
+
+def test_hosted_ci_follows_the_page_on_every_release_it_names() -> None:
+    jobs = yaml.safe_load(WORKFLOW.read_text())["jobs"]
+    named = re.findall(r"Debian (\d+) or (\d+)", PAGE.read_text())[0]
+    job = jobs["installation"]
+    assert job["strategy"]["matrix"]["release"] == [RELEASES[release] for release in named]
+    assert job["steps"][-1]["run"] == ".ci/installation ${{ matrix.release }}"
+    assert jobs["checks"]["steps"][-1]["run"] == ".ci/run"
