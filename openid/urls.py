@@ -1,7 +1,9 @@
 """Paths below the issuer of a tenant, and its metadata."""
 
 from django.urls import URLPattern, URLResolver, include, path
+from django.views.generic import RedirectView
 
+from identity_platform.api.handlers import read_only
 from openid.authorization.pushing import PushedRequestViewSet
 from openid.authorization.views import Authorize
 from openid.device.views import DeviceAuthorizationViewSet
@@ -29,10 +31,14 @@ below_issuer: list[URLPattern | URLResolver] = [
     path("logout", LogoutPage.as_view()),
     path("", include("openid.pages.urls")),
 ]
+# For a person who opens the issuer itself.
+_to_account = read_only(RedirectView.as_view(url="/t/%(slug)s/account"))
 urlpatterns = [
     path("t/domain-check", DomainCheckViewSet.as_view({"get": "retrieve"})),
     # Not below the issuer, which may be at the tenant's own domain.
     path("t/<str:slug>/email-undo", EmailUndoPage.as_view()),
+    path("t/<str:slug>", _to_account),
+    path("t/<str:slug>/", _to_account),
     path("t/<str:slug>/", include(below_issuer)),
     # RFC 8414 section 3.1: the path of the issuer follows the well-known part.
     path(".well-known/oauth-authorization-server/t/<str:slug>", IssuerViewSet.as_view({"get": "server_metadata"})),

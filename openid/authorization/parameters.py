@@ -39,7 +39,7 @@ _NOT_TEXT = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 _THUMBPRINT = re.compile(r"[A-Za-z0-9_-]{43}")
 _SECONDS = re.compile(r"[0-9]{1,9}")
 # By name; any other parameter is ignored with any content (RFC 6749 section 3.1). Servers limit the whole request.
-_LONGEST: Final = {
+LONGEST: Final = {
     **dict.fromkeys(("client_id", "redirect_uri", "response_type", "response_mode", "resource", "request_uri"), 2048),
     **dict.fromkeys(("code_challenge", "code_challenge_method", "prompt", "max_age", "acr_values", "dpop_jkt"), 2048),
     "state": 2048,
@@ -154,7 +154,7 @@ def read_parameters(sent: Sent, *, tenant: TenantContext, client: Client, redire
 
     Raises RequestRejected without a redirect URI; the caller knows it.
     """
-    for name, longest in _LONGEST.items():
+    for name, longest in LONGEST.items():
         if any(len(value) > longest or _NOT_TEXT.search(value) for value in sent.all(name)):
             raise RequestRejected("invalid_request", f"{name} is too long or contains control characters.")
     max_age = _matching(sent.get("max_age"), _SECONDS, "max_age must be a number of seconds.")

@@ -61,7 +61,7 @@ class OpenIDTokenOut(serializers.Serializer[object]):
     token_type = serializers.CharField(help_text="Bearer, or DPoP for tokens that are bound to a key (RFC 9449).")
     expires_in = serializers.IntegerField()
     refresh_token = serializers.CharField(
-        required=False, help_text="For new tokens; with the grant refresh_token, the next one."
+        required=False, help_text="For new tokens; with the grant refresh_token, the one to use from then on."
     )
     id_token = serializers.CharField(
         required=False, help_text="With the scope `openid`; at a refresh with the same claims about the user."

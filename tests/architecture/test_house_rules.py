@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
+from django.views.generic import RedirectView
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from identity_platform.api.views import ApiViewSet, Contract
@@ -44,7 +45,7 @@ def endpoints(resolver: Any = None, before: str = "") -> Iterator[tuple[str, Any
 OURS = [
     (path, callback)
     for path, callback in endpoints()
-    if path and not path.startswith(NOT_OURS) and not issubclass(getattr(callback, "view_class", object), Page)
+    if path and not path.startswith(NOT_OURS) and not issubclass(getattr(callback, "view_class", object), (Page, RedirectView))
 ]
 
 

@@ -98,6 +98,8 @@ def test_pages_of_the_slug_redirect_to_the_domain(home: TestTenant, name_server:
     assert Api().get(f"/t/{home.slug}/signin").status_code == 302
     assert Api().post(f"/t/{home.slug}/signin", raw=b"email=a", content_type="text/plain").status_code == 404
     assert Api().get(f"/t/{home.slug}/passkey-options").status_code == 404
+    issuer = Api().get(f"/t/{home.slug}/")
+    assert (issuer.status_code, issuer.headers["Location"]) == (302, f"/t/{home.slug}/account")
     root = ApiAt(host=domain).get("/")
     assert (root.status_code, root.headers["Location"]) == (302, "/account")
 

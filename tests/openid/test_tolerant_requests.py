@@ -37,6 +37,12 @@ def test_pushed_login_hint_that_is_too_long_is_ignored(app: Application) -> None
     assert pushed.status_code == 201, pushed.content
 
 
+def test_pushed_login_hint_may_be_as_long_as_one_in_the_address(app: Application) -> None:
+    hint = "a" * 60_000
+    assert app.new_caller().post(f"{app.issuer}/par", **form(**app.parameters(login_hint=hint))).status_code == 201
+    assert parameters_of(app, app.authorize(login_hint=hint)).login_hint == ""
+
+
 def test_blanks_between_scopes_do_not_count(app: Application, tenant: TestTenant) -> None:
     app.sign_in(tenant.register())
     tokens = app.tokens(scope=" openid  email ")

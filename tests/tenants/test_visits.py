@@ -114,5 +114,5 @@ def test_trails_of_unchanged_tenants_are_not_opened(new_tenant: Callable[[], Tes
     audit_trails.seal_all(wait=120, visits=visits)
     unsealed = [audit_trails.verify(audit_trails.Owner(each.slug, each.id)).unsealed for each in (written, quiet)]
     assert unsealed[0] == 0
-    # `settle` has said that it was visited, and nobody has sealed the event of the registration.
+    # Its registration is an event, but `settle` has noted a visit since.
     assert unsealed[1] > 0

@@ -24,7 +24,7 @@ class TokenIn(ClientProof):
     refresh_token = Text(
         max_length=4096,
         required=False,
-        help_text="Only for the grant refresh_token. The response contains the next one.",
+        help_text="Only for the grant refresh_token. Use the one of the response from then on.",
     )
     scope = Text(max_length=4096, required=False, help_text="Separated by blanks; a subset of the client's scopes.")
 

@@ -49,7 +49,7 @@ def issue_client_token(
         client.tenant.check(Purpose.READ)
     if not audiences and not may_use_platform(client.audiences):
         raise InvalidTarget
-    wanted = client.scopes if scope is None else tuple(dict.fromkeys(scope.split(" ")))
+    wanted = client.scopes if scope is None else tuple(dict.fromkeys(scope.split()))
     if not set(wanted) <= set(client.scopes):
         raise InvalidScope
     token, seconds = issue.client_token(

@@ -105,8 +105,9 @@ class TokenViewSet(ApiViewSet):
     def token(self, request: Request) -> Response:
         """Get a token for a client, or refresh the tokens of a session.
 
-        RFC 6749 sections 4.4 and 6. Refresh tokens rotate: use each one once and keep the next one from the response. A
-        second use within ten seconds returns the same tokens; a later one ends the session.
+        RFC 6749 sections 4.4 and 6. Keep the refresh token of each response. Where it is a new one (`refresh_token_rotation` of
+        the client), use each once: a second use within `REFRESH_OVERLAP_SECONDS` (10) returns the same one; a later use ends the
+        session.
         """
         asked = self.valid(serializers.TokenIn)
         client_id, credential = stated_client(request, asked)
@@ -119,7 +120,7 @@ class TokenViewSet(ApiViewSet):
             case "refresh_token":
                 if "refresh_token" not in asked:
                     raise InvalidRequest("refresh_token is missing.")
-                wanted = tuple(str(asked["scope"]).split(" ")) if "scope" in asked else None
+                wanted = tuple(str(asked["scope"]).split()) if "scope" in asked else None
                 pair = refresh_session(
                     refresh_token=asked["refresh_token"], client_id=client_id, credential=credential, scopes=wanted
                 )

@@ -464,8 +464,9 @@ export interface paths {
         put?: never;
         /**
          * Get a token for a client, or refresh the tokens of a session.
-         * @description RFC 6749 sections 4.4 and 6. Refresh tokens rotate: use each one once and keep the next one from the response. A
-         *     second use within ten seconds returns the same tokens; a later one ends the session.
+         * @description RFC 6749 sections 4.4 and 6. Keep the refresh token of each response. Where it is a new one (`refresh_token_rotation` of
+         *     the client), use each once: a second use within `REFRESH_OVERLAP_SECONDS` (10) returns the same one; a later use ends the
+         *     session.
          *     Needs no access token.
          */
         post: operations["requestToken"];
@@ -5591,7 +5592,7 @@ export interface components {
              */
             id_token?: string;
             /**
-             * @description For new tokens; with the grant refresh_token, the next one.
+             * @description For new tokens; with the grant refresh_token, the one to use from then on.
              * @example rt_Zk8wQ2nV5xJc7RmB3tLp9YsD4hGf6AeU
              */
             refresh_token?: string;
@@ -7657,7 +7658,7 @@ export interface components {
         TokenRequest: components["schemas"]["ClientAuthenticationFields"] & {
             /** @description client_credentials or refresh_token */
             grant_type: string;
-            /** @description Only for the grant refresh_token. The response contains the next one. */
+            /** @description Only for the grant refresh_token. Use the one of the response from then on. */
             refresh_token?: string;
             /** @description Separated by blanks; a subset of the client's scopes. */
             scope?: string;

@@ -20,7 +20,7 @@ from tests.openid.test_application_tokens import claims_in
 from tests.userflow.mailbox import code_in, mails_to
 from tests.userflow.passwords.test_reset import mails_to as reset_mails_to
 from tests.userflow.passwords.test_reset import token_in
-from tests.world import PASSWORD, TestTenant
+from tests.world import PASSWORD, Api, TestTenant
 
 OTHER_PASSWORD = "another horse 8 battery"
 
@@ -278,6 +278,13 @@ def test_wrong_request_of_an_application_leads_back_to_it(tenant: TestTenant) ->
     assert "redirect_uri" not in before
     reference = visitor.page.headers["X-Request-ID"]
     assert f"give this number: {reference}" in visitor.words
+
+
+@pytest.mark.parametrize("end", ["", "/"])
+def test_issuer_itself_leads_to_the_account(tenant: TestTenant, end: str) -> None:
+    response = Api().get(f"/t/{tenant.slug}{end}")
+    assert (response.status_code, response.headers["Location"]) == (302, f"/t/{tenant.slug}/account")
+    assert Api().post(f"/t/{tenant.slug}{end}", {}).status_code == 405
 
 
 def test_wrong_path_is_a_page_for_people(tenant: TestTenant) -> None:

@@ -34,7 +34,15 @@ def test_client_token_accepts_secret_and_scope_in_body(api: Api, tenant: TestTen
     assert as_json.json()["scope"] == "services:read"
 
 
-@pytest.mark.parametrize("scope", ["services:delete", "services:read services:write", "services:read  ", "*", "a\tb"])
+def test_blanks_between_scopes_of_a_client_do_not_count(api: Api, tenant: TestTenant) -> None:
+    client = make_client(tenant, scopes=["services:read", "endusers:read"])
+    for path in (PATH, f"/t/{tenant.slug}/token"):
+        scope = " services:read  endusers:read "
+        response = api.post(path, **form(grant_type="client_credentials", scope=scope), headers=basic(client))
+        assert response.json()["scope"] == "services:read endusers:read", response.content
+
+
+@pytest.mark.parametrize("scope", ["services:delete", "services:read services:write", "*", "a\tb"])
 def test_client_token_rejects_scope_not_granted(api: Api, tenant: TestTenant, scope: str) -> None:
     response = api.post(PATH, **form(grant_type="client_credentials", scope=scope), headers=basic(make_client(tenant)))
     assert (response.status_code, response.json()["error"]) in {(400, "invalid_scope"), (400, "invalid_request")}
