@@ -5,7 +5,7 @@ The action calls the check in its transaction, once it has locked the row: what 
 
 from collections.abc import Callable
 
-# Raises whatever rejects the change.
+# Raises the error that rejects the change.
 RowCheck = Callable[[], None]
 
 
