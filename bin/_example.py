@@ -115,14 +115,16 @@ def protected_api(demo: Demo, port: int) -> list[Program]:
     if not roles:
         demo.call("POST", "/authmgr/roles", {"name": "Orders", "permissions": [permission, "orders:write"]})
     issuer = f"{demo.url}/t/{demo.slug}"
-    print(f"curl http://127.0.0.1:{port}/orders    # 401")
+    # Without comments, which an interactive zsh takes for arguments.
+    print(f"Without a token the response is 401:\n  curl http://127.0.0.1:{port}/orders")
     for scope, status in (("orders:write", 403), (permission, 200)):
         client = demo.new_client(f"Example {scope}", scopes=[scope], audiences=[audience])
         pair = (client["client_id"], client["client_secret"])
         body = {"grant_type": "client_credentials"}
         token = httpx2.post(f"{issuer}/token", data=body, auth=pair, timeout=60).raise_for_status().json()
         file = demo.write(f"{scope.replace(':', '-')}.token", token["access_token"])
-        print(f'curl http://127.0.0.1:{port}/orders -H "Authorization: Bearer $(cat {file})"    # {status}')
+        print(f"With {scope} it is {status}:")
+        print(f'  curl http://127.0.0.1:{port}/orders -H "Authorization: Bearer $(cat {file})"')
     print("The tokens expire; start again for new ones.")
     return [Program("app.py", port, {"OIDC_ISSUER": issuer, "API_AUDIENCE": audience})]
 

@@ -24,6 +24,7 @@ from identity_platform.audit.differences import differences
 from identity_platform.audit.writer import record_for_each_on_platform, record_for_platform
 from identity_platform.crypto import SealBroken
 from identity_platform.postgresql.row_errors import first_or, unique_or
+from identity_platform.row_checks import RowCheck, no_check
 from registry import errors, queries
 from registry.models import (
     ACTIVE,
@@ -122,7 +123,14 @@ def create_service(*, tenant_id: UUID, **fields: Unpack[ServiceFields]) -> Servi
     return service
 
 
-def update_service(*, tenant_id: UUID, service_id: UUID, changes: dict[str, object], by: Principal | None) -> Service:
+def update_service(
+    *,
+    tenant_id: UUID,
+    service_id: UUID,
+    changes: dict[str, object],
+    by: Principal | None,
+    check: RowCheck = no_check,
+) -> Service:
     """Change the given fields; metadata is replaced as a whole.
 
     Back ends send the service's secrets to its `base_url`, so another one needs `services:credentials` once there are any.
@@ -131,6 +139,7 @@ def update_service(*, tenant_id: UUID, service_id: UUID, changes: dict[str, obje
     """
     with unique_or(errors.ServiceExists), transaction.atomic():
         service = _locked(tenant_id, service_id)
+        check()
         before = {"base_url": service.base_url, "status": service.status}
         if changes.get("base_url", service.base_url) != service.base_url and service.credentials.exists():
             require_reach(by, Reach(frozenset({READ_SECRETS})), STRONGER)
@@ -192,7 +201,12 @@ def create_credential(
 
 
 def update_credential(
-    *, tenant_id: UUID, service_id: UUID, credential_id: UUID, changes: dict[str, object]
+    *,
+    tenant_id: UUID,
+    service_id: UUID,
+    credential_id: UUID,
+    changes: dict[str, object],
+    check: RowCheck = no_check,
 ) -> ServiceCredential:
     """Change the given fields of `secret` (a rotation), `status`, `metadata` and `expires_at`.
 
@@ -202,6 +216,7 @@ def update_credential(
         # The service is locked first, so that it cannot be deleted while a credential is activated.
         _locked(tenant_id, service_id)
         credential = _credential(service_id, credential_id)
+        check()
         fields = {name: value for name, value in changes.items() if name != "secret"}
         for field, value in fields.items():
             setattr(credential, field, value)

@@ -10,6 +10,7 @@ from django.db import transaction
 
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.postgresql.row_errors import first_or
+from identity_platform.row_checks import RowCheck, no_check
 from tenants import fences, servers
 from tenants.errors import NoRoom, ServerExists, ServerUnfit, UnknownServer, WrongRegion
 from tenants.models import DatabaseServer, TenantDatabase
@@ -191,6 +192,7 @@ def change_database_server(
     accepts: bool | None = None,
     region: str | None = None,
     labels: Sequence[str] | None = None,
+    check: RowCheck = no_check,
 ) -> DatabaseServer:
     """Change how many tenants a server takes, whether it accepts new ones, its region or labels. Existing tenants stay.
 
@@ -202,6 +204,7 @@ def change_database_server(
     changes: dict[str, object] = {field: value for field, value in stated.items() if value is not None}
     with transaction.atomic():
         server = first_or(DatabaseServer.objects.select_for_update().filter(name=name), UnknownServer)
+        check()
         if changes:
             if region is not None:
                 _set_region(server, region)

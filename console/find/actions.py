@@ -101,7 +101,7 @@ def _end_users(by: Principal, words: str) -> Iterator[Match]:
     key, user_id = key_of_spelling(words), _id(words)
     if key or user_id:
         for found in find_end_users(by=by, email_key=key, user_id=user_id):
-            yield Match(Kind.END_USER, found.user_id, words, found.tenant)
+            yield Match(Kind.END_USER, found.user_id, key or words, found.tenant)
 
 
 def _admin_users(by: Principal, words: str) -> Iterator[Match]:

@@ -37,6 +37,10 @@ else:
 Row = TypeVar("Row", bound=Model)
 
 
+class FormIsStale(Exception):
+    """The values have changed since the form was rendered."""
+
+
 class TypedName(forms.Form):
     """A form that requires the name of the object to be typed, so that one click never deletes the wrong one."""
 
@@ -70,10 +74,13 @@ class ConfirmView(AnyFormView):
     authentication that the action needs (re-authentication page), the form, and the action itself. An error of the action
     is shown at the form, with everything that was typed. A form is rejected if its `version` has changed since it was
     rendered: it sends the untouched fields too, and would revert the other change. The page then shows the newer values.
+    An action that locks the row checks it again under the lock, for two forms that are sent at the same moment.
     """
 
     permissions: ClassVar[tuple[str, ...]]
     operators_only: ClassVar[bool] = False
+    # Whether the action takes `check` (RowCheck).
+    checks_locked_row: ClassVar[bool] = False
     # A staticmethod, so that the view is not its first argument.
     call: ClassVar[Callable[..., Any]]
     # `%(name)s` in `done`, the title and the text is replaced by the values of `names`.
@@ -131,8 +138,19 @@ class ConfirmView(AnyFormView):
 
     def act(self, form: forms.Form) -> Text:
         """Call the action with the valid form; return the sentence that reports success."""
-        self.keep(self.call(**self.arguments(), **form.cleaned_data))
+        self.keep(self.call_action(**form.cleaned_data))
         return str(self.done) % self.names()
+
+    def call_action(self, **fields: Any) -> Any:
+        """Call the action with these fields; return its result."""
+        check = {"check": self.check_version} if self.checks_locked_row else {}
+        return self.call(**self.arguments(), **fields, **check)
+
+    def check_version(self) -> None:
+        """Load the rows again, which the action has locked. Raises FormIsStale."""
+        self.load()
+        if FORM_STATE in self.hidden and self.hidden[FORM_STATE] != _hash_of(self.version()):
+            raise FormIsStale
 
     def changed_fields(self, form: forms.Form) -> Arguments:
         """Return the fields of the valid form that differ from their initial values."""
@@ -189,6 +207,8 @@ class ConfirmView(AnyFormView):
             report = self.act(form)
         except InsufficientAuthentication:
             return to_step_up(self.request)
+        except FormIsStale:
+            return self.form_invalid(self.get_form())
         except ApiError as error:
             note_rejection(self.request, error)
             _show(error, form)
@@ -305,6 +325,7 @@ class CreateView(ConfirmView, Generic[Row]):
 class EditView(RowView[Row]):
     """A page that changes fields of a row. Only changed fields are sent to the action, as `changes`."""
 
+    checks_locked_row = True
     submit = _("Save")
     dangerous = False
 
@@ -313,7 +334,7 @@ class EditView(RowView[Row]):
 
     def update(self, changes: Arguments) -> Text:
         """Call the action; return the sentence that reports success."""
-        self.keep(self.call(**self.arguments(), changes=changes))
+        self.keep(self.call_action(changes=changes))
         return self.done
 
     def act(self, form: forms.Form) -> Text:
@@ -325,7 +346,7 @@ class EmailEditView(EditView[Row]):
     """A page that changes fields of a user, of which a new e-mail address applies once it is verified."""
 
     def update(self, changes: Arguments) -> Text:
-        changed = self.call(**self.arguments(), changes=changes)
+        changed = self.call_action(changes=changes)
         if changes.get("email", changed.email) != changed.email:
             return _("The new address applies once it is verified by the mail that was sent to it.")
         return self.done

@@ -24,6 +24,7 @@ from console.people.source import Source, source_of
 from console.people.timeline import FACTORS as FACTOR_KINDS
 from console.people.timeline import LOOK, newest_events, timeline
 from console.signin.lost_factors import IssuePassView, ResetFactorsView
+from identity_platform.api.email_addresses import shown_address
 from identity_platform.api.views import Arguments
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.postgresql.row_errors import first_or
@@ -174,7 +175,7 @@ def show(request: HttpRequest, tenant: Tenant, user_id: UUID) -> HttpResponse:
     return render_page(
         request,
         "console/people/end_user.html",
-        user.name or user.email,
+        user.name or shown_address(user.email),
         {
             "show_back_button": False,
             "record": record,

@@ -9,12 +9,13 @@ from django import forms as django_forms
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from console.frame.access import Context, staff_at
 from console.frame.confirm import CreateView, EditView, RowView, TenantConfirmView, TypedDeleteView
-from console.frame.records import Text, render_page
+from console.frame.records import Text, render_page, with_encoded_form
 from console.frame.tenant_pages import tenant_page
 from console.people import forms
 from console.people.end_user import EndUserConfirmView
@@ -118,7 +119,10 @@ class AddMembersView(KindView):
             self.found = list(others.order_by("email_key").values_list("pk", "email", "name")[:FOUND])
 
     def get_form_kwargs(self) -> Context:
-        choices = [(str(key), f"{email} · {name}" if name else email) for key, email, name in self.found]
+        choices = [
+            (str(key), format_html("{} · {}", with_encoded_form(email), name) if name else with_encoded_form(email))
+            for key, email, name in self.found
+        ]
         return {**super().get_form_kwargs(), "choices": choices}
 
     def get_context_data(self, **kwargs: object) -> Context:

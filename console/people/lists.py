@@ -27,7 +27,7 @@ from console.frame.lists import ActiveFilter, ChoiceFilter, TenantModelAdmin, co
 from console.frame.records import NOTHING, Text, with_encoded_form
 from console.frame.scope import tenant_at
 from console.people.bulk import PAGES, SELECTED, SelectedUsersView
-from identity_platform.api.email_addresses import search_key
+from identity_platform.api.email_addresses import search_key, shown_address
 from mfa import factors
 from openid.account.devices import device_in_words
 from tenants.target import TENANT_ALIAS
@@ -194,7 +194,7 @@ class EndUserAdmin(TenantModelAdmin):
 
     def action_checkbox(self, obj: EndUser) -> SafeString:
         # Not the theme's: its classes are longer than the rest of the row.
-        label = _("Select %(email)s") % {"email": obj.email}
+        label = _("Select %(email)s") % {"email": shown_address(obj.email)}
         box = CheckboxInput({"class": "action-select", "aria-label": label}, check_test=lambda value: False)
         return box.render(ACTION_CHECKBOX_NAME, str(obj.pk))
 

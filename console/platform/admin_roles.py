@@ -160,7 +160,7 @@ class EditRole(ChangedRoleView, EditView[AdminRole]):
         return {**super().get_form_kwargs(), "staff": self.staff}
 
     def update(self, changes: Arguments) -> Text:
-        self.call(**self.arguments(), **changes)
+        self.call_action(**changes)
         return self.done
 
 

@@ -260,6 +260,7 @@ class RetryLogouts(ClientConfirmView):
 class RotateSecret(ClientSecretView, ClientConfirmView):
     # A second rotation from an older page would end the previous secret, which is still in use.
     guarded_fields = ("updated_at",)
+    checks_locked_row = True
     action = Action.WRITE_CLIENT_SECRET
     title = _("Rotate the secret of %(name)s")
     text = _(

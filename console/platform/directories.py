@@ -14,7 +14,19 @@ from django.utils.translation import gettext_lazy as _
 from console.frame import labels
 from console.frame.access import Context, Staff, needs, staff_at
 from console.frame.confirm import ChosenTenantConfirmView, CreateView, DeleteView, EditView, RowView
-from console.frame.records import Button, Cell, Table, Text, Tone, buttons_to, moment, mono, never_stored, record_page
+from console.frame.records import (
+    Button,
+    Cell,
+    Table,
+    Text,
+    Tone,
+    buttons_to,
+    moment,
+    mono,
+    never_stored,
+    record_page,
+    with_encoded_form,
+)
 from console.frame.scope import tenant_at
 from console.platform.directory_forms import (
     CONNECTION_FORMS,
@@ -200,7 +212,14 @@ def _preview(run: DirectoryRun, rows: Sequence[Mapping[str, object]]) -> Table:
     return Table(
         title=_("What would change"),
         headers=(_("Object"), _("Change"), _("Name")),
-        rows=[(mono(row["external_id"]), row["action"], row.get("email") or row.get("name")) for row in rows],
+        rows=[
+            (
+                mono(row["external_id"]),
+                row["action"],
+                with_encoded_form(str(row["email"])) if row.get("email") else row.get("name"),
+            )
+            for row in rows
+        ],
         note=_("Names are shown right after the run only; its record stores none."),
         empty=_("Nothing: the tenant matches the directory.")
         if run.state == models.SUCCEEDED
@@ -266,7 +285,7 @@ class TestDirectory(DirectoryConfirmView):
         sample = Table(
             title=_("The first users as they would be imported"),
             headers=(_("Address"), _("Name")),
-            rows=[(entry.email, entry.name) for entry in self.tried.sample],
+            rows=[(with_encoded_form(entry.email), entry.name) for entry in self.tried.sample],
             empty=_("The directory returned no users. Check the filter and the permissions of the account."),
         )
         page = record_page(
@@ -308,6 +327,7 @@ class EditConnection(EditView[DirectoryConfig], DirectoryConfirmView):
 
     permissions = ("directory:write",)
     action = Action.CHANGE_CONNECTIONS
+    call = staticmethod(actions.update_directory)
     title = _("Edit the connection of %(name)s")
     text = _("The next run reads all users again. You need all permissions that users of this directory hold.")
     done = _("The connection is saved. Test it.")
@@ -327,19 +347,20 @@ class EditConnection(EditView[DirectoryConfig], DirectoryConfirmView):
         return {**super().changed_fields(form), **({"secret": secret} if secret else {})}
 
     def update(self, changes: Arguments) -> Text:
-        actions.update_directory(**self.arguments(), **changes)
+        self.call_action(**changes)
         return self.done
 
 
 class EditDirectory(EditView[DirectoryConfig], DirectoryConfirmView):
     permissions = ("directory:write",)
     action = Action.CHANGE_CONNECTIONS
+    call = staticmethod(actions.update_directory)
     title = _("Edit %(name)s")
     form_class = ScheduleForm
     done = _("The directory is saved.")
 
     def update(self, changes: Arguments) -> Text:
-        actions.update_directory(**self.arguments(), **changes)
+        self.call_action(**changes)
         return self.done
 
 

@@ -12,10 +12,11 @@ from django.utils.translation import gettext_lazy as _
 from console.frame import labels
 from console.frame.access import needs, staff_at
 from console.frame.confirm import RowView
-from console.frame.records import Cell, Tone, buttons_to, mono, record_page
+from console.frame.records import Cell, Tone, buttons_to, mono, record_page, with_encoded_form
 from console.frame.scope import act_on
 from console.platform.forms import InvitationForm
 from console.platform.scope_of_admins import ScopedView
+from identity_platform.api.email_addresses import shown_address
 from identity_platform.api.views import Arguments
 from userflow.accounts.principals import OPERATOR
 from userflow.invitations import actions
@@ -52,6 +53,7 @@ def show(request: HttpRequest, invitation_id: UUID) -> HttpResponse:
     if staff_at(request).may("invitations:write") and status in (PENDING, EXPIRED):
         buttons = buttons_to("invitation", row.pk, resend=_("Send again"), cancel=_("Cancel"))
     facts = [
+        (_("E-mail address"), with_encoded_form(row.email)),
         (_("State"), Cell(labels.state(status), tone=TONES[status])),
         (_("Scope"), row.tenant.name if row.tenant else _("the platform")),
         (_("Roles"), row.roles),
@@ -61,7 +63,7 @@ def show(request: HttpRequest, invitation_id: UUID) -> HttpResponse:
         (_("Cancelled"), row.cancelled_at),
         (_("Invited by"), _inviter(request, row)),
     ]
-    return record_page(request, row.email, facts=facts, buttons=buttons, back=reverse(LIST))
+    return record_page(request, shown_address(row.email), facts=facts, buttons=buttons, back=reverse(LIST))
 
 
 class Invite(ScopedView):

@@ -155,6 +155,7 @@ class ChangeServer(RowView[DatabaseServer]):
     submit = _("Save")
     dangerous = False
     form_class = ServerForm
+    checks_locked_row = True
     call = staticmethod(change_database_server)
     done = _("The server is saved.")
 

@@ -264,6 +264,7 @@ class EditEndpoint(EditView[WebhookEndpoint], EndpointConfirmView):
 
 class RotateSecret(SecretView[WebhookEndpoint], EndpointConfirmView):
     guarded_fields = ("updated_at",)
+    checks_locked_row = True
     action = Action.CHANGE_CONNECTIONS
     title = _("Rotate the secret of %(name)s")
     text = _("Messages are signed with both secrets for a while, so that the receiver can be updated meanwhile.")

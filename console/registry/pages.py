@@ -127,11 +127,12 @@ class CredentialConfirmView(RowView[ServiceCredential]):
 class ChangeView(CredentialConfirmView):
     """A page that changes what its form or the page itself states of a credential."""
 
+    checks_locked_row = True
     call = staticmethod(actions.update_credential)
     changes: ClassVar[Context] = {}
 
     def act(self, form: Form) -> Text:
-        self.call(**self.arguments(), changes={**self.changes, **form.cleaned_data})
+        self.call_action(changes={**self.changes, **form.cleaned_data})
         return self.done
 
 

@@ -26,6 +26,7 @@ from console.signin import errors, forms, steps
 from console.signin.errors import page
 from console.signin.proofs import ProofConfirmView, proof_in
 from console.signin.views import agent, only_forms
+from identity_platform.api.email_addresses import shown_address
 from identity_platform.api.errors import ApiError
 from identity_platform.api.views import Arguments
 from mfa.caller import Caller
@@ -244,7 +245,7 @@ def new_backup_codes(request: HttpRequest, who: Enroller) -> HttpResponse:
 
 
 def _codes_page(request: HttpRequest, who: Enroller, codes: list[str], said: str) -> HttpResponse:
-    text = "\n".join([_("Backup codes of %(email)s") % {"email": who.email}, "", *codes, ""])
+    text = "\n".join([_("Backup codes of %(email)s") % {"email": shown_address(who.email)}, "", *codes, ""])
     context = {
         "frame": who.frame,
         "title": _("Backup codes"),

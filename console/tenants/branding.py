@@ -131,6 +131,8 @@ class BrandingPage(TenantConfirmView):
     dangerous = False
     done = _("The branding is saved. Pages show it from now on.")
     form_class = BrandingForm
+    checks_locked_row = True
+    call = staticmethod(update_branding)
     template_name = "console/tenants/branding.html"
 
     def run(self) -> HttpResponse:
@@ -158,7 +160,7 @@ class BrandingPage(TenantConfirmView):
         changes = self.changed_fields(form)
         if not changes:
             return gettext("Nothing was changed.")
-        update_branding(tenant_id=self.tenant.pk, by=self.staff.principal, changes=changes)
+        self.call_action(changes=changes)
         return self.done
 
     def get_context_data(self, **kwargs: object) -> Context:

@@ -57,6 +57,7 @@ class Settings(EditView[Tenant], OneTenantView):
     title = _("Settings of %(tenant)s")
     text = _("An empty field uses the default of the platform.")
     form_class = SettingsForm
+    call = staticmethod(update_tenant)
     done = _("The settings are saved. They apply from the next request on.")
 
     def run(self) -> HttpResponse:
@@ -113,7 +114,7 @@ class Settings(EditView[Tenant], OneTenantView):
     def update(self, changes: Arguments) -> Text:
         stated = {name: changes.pop(name) for name in SETTINGS if name in changes}
         try:
-            update_tenant(**self.arguments(), changes=changes | ({"settings": stated} if stated else {}))
+            self.call_action(changes=changes | ({"settings": stated} if stated else {}))
         except (ValidationFailed, RelyingPartyTaken) as error:
             # The form's fields have the names of the settings.
             details = {name.removeprefix("settings."): told for name, told in (error.details or {}).items()}

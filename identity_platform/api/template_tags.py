@@ -1,10 +1,13 @@
-"""Tags that every template can use without loading them (TEMPLATES in the settings)."""
+"""Tags and filters that every template can use without loading them (TEMPLATES in the settings)."""
 
 from django import template
 
+from identity_platform.api.email_addresses import shown_address
 from identity_platform.installation import MANAGE
 
 register = template.Library()
+# An e-mail address or a domain in Unicode.
+register.filter(shown_address)
 
 
 @register.simple_tag

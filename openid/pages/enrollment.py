@@ -7,6 +7,7 @@ from urllib.parse import quote
 from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
 from django.utils.translation import gettext_lazy as _
 
+from identity_platform.api.email_addresses import shown_address
 from identity_platform.api.errors import ApiError
 from identity_platform.audit.origin import set_actor
 from mfa.caller import Caller
@@ -310,7 +311,7 @@ class NewPhonePage(EnrollmentFormPage):
 
 def codes_page(page: JourneyPage, codes: list[str], email: str) -> HttpResponse:
     """Show new backup codes, once."""
-    text = "\n".join([_("Backup codes of %(email)s") % {"email": email}, "", *codes, ""])
+    text = "\n".join([_("Backup codes of %(email)s") % {"email": shown_address(email)}, "", *codes, ""])
     context = {
         **page.application(),
         "codes": codes,

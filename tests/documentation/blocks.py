@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,10 +54,10 @@ class Block:
             yield command
 
 
-def blocks() -> list[Block]:
+def blocks(pages: Sequence[Path] = PAGES) -> list[Block]:
     return [
         Block(page, text.count("\n", 0, found.start()) + 1, found["mark"] or "", found["language"], found["text"])
-        for page in PAGES
+        for page in pages
         for text in [page.read_text()]
         for found in BLOCK.finditer(text)
     ]

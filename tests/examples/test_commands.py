@@ -234,6 +234,9 @@ def test_protected_api_responds_by_token(started: tuple[Machine, str], browser: 
                 caller.fills("Access token", (machine.home / "examples" / f"{token}.token").read_text())
             caller.presses("Call")
             caller.reads(response)
+        # An interactive zsh takes a comment for arguments.
+        calls = re.findall(r"^ *(curl .*)", (machine.home / "protected-api.log").read_text(), re.MULTILINE)
+        assert (len(calls), [call for call in calls if "#" in call]) == (3, [])
 
 
 def test_registry_client_rotates_its_key(started: tuple[Machine, str], browser: webdriver.Chrome) -> None:

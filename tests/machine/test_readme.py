@@ -71,6 +71,8 @@ def test_demo_command_prints_the_exports_again(newcomer: dict[str, str]) -> None
     first = re.findall(r"^export .*$", (Path(newcomer["IDENTITY_VAR"]) / "printed").read_text(), re.MULTILINE)
     again = demo(newcomer)
     assert f"export BASE_URL={newcomer['BASE_URL']}\n" in again
+    # An interactive zsh runs what is between backticks in a comment.
+    assert re.findall(r"^#|`", again, re.MULTILINE) == []
     assert "Sign in to the sample application: http://127.0.0.1:" in again
     assert len(first) == len(newcomer)
     assert [line for line in again.splitlines() if line.startswith("export ")] == first

@@ -9,6 +9,7 @@ from django.db import transaction
 from identity_platform.api.errors import NotAllowed, ValidationFailed
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.postgresql.row_errors import first_or, unique_or
+from identity_platform.row_checks import RowCheck, no_check
 from userflow.accounts.models import AdminRole
 from userflow.accounts.permissions_catalogue import (
     BUILT_IN_ROLES,
@@ -41,7 +42,9 @@ def create_admin_role(*, name: str, permissions: Collection[str], by: Principal)
     return role
 
 
-def update_admin_role(*, role_id: int, permissions: Collection[str], by: Principal) -> AdminRole:
+def update_admin_role(
+    *, role_id: int, permissions: Collection[str], by: Principal, check: RowCheck = no_check
+) -> AdminRole:
     """Replace the permissions of a role. They apply to its holders from the next request on.
 
     Raises NotAllowed (the caller is no operator), ValidationFailed, UnknownAdminRole, BuiltInAdminRole, GrantsMoreThanHeld (for
@@ -50,6 +53,7 @@ def update_admin_role(*, role_id: int, permissions: Collection[str], by: Princip
     wanted = _grantable(permissions, by)
     with transaction.atomic():
         role = _locked(role_id, by)
+        check()
         if set(wanted) & set(OPERATOR_PERMISSIONS) and _is_of_a_tenant(role):
             raise ValidationFailed(details={"permissions": [_OF_A_TENANT]})
         details = {

@@ -13,6 +13,7 @@ from identity_platform.api.email_addresses import email_key, key_of_spelling
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.pagination import Page, filtered, page_of
 from identity_platform.postgresql.row_errors import unique_or
+from identity_platform.row_checks import RowCheck, no_check
 from tenants import lookup
 from userflow.accounts.admin_names import username_is
 from userflow.accounts.lookups import find_admin_user
@@ -157,6 +158,7 @@ def update_admin_user(
     changes: dict[str, Any],
     proof: Mapping[str, object] | None = None,
     user_agent: str = "",
+    check: RowCheck = no_check,
 ) -> AdminUser:
     """Change `username`, `email`, `first_name`, `last_name`, `roles`: fields that are present. `proof` is for the caller's
     own address.
@@ -177,6 +179,7 @@ def update_admin_user(
     roles = changes.pop("roles", None)
     with transaction.atomic():
         user = find_admin_user(user_id=user_id, within=by.tenant_id, lock=True)
+        check()
         if roles is not None and set(roles) != {role.name for role in user.roles.all()}:
             require_assurance(Action.GRANT_ROLES, by)
         if not own and changes.get("email", user.email) != user.email:

@@ -18,6 +18,7 @@ from identity_platform.audit.differences import differences
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import hash_token, new_token
 from identity_platform.postgresql.row_errors import first_or
+from identity_platform.row_checks import RowCheck, no_check
 from tenants import lookup
 from tenants.context import in_tenant
 from tenants.errors import TenantSuspended
@@ -113,7 +114,9 @@ def create_client(
     return client, secret
 
 
-def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: dict[str, Any]) -> Client:
+def update_client(
+    *, tenant_id: UUID, client_id: UUID, by: Principal, changes: dict[str, Any], check: RowCheck = no_check
+) -> Client:
     """Change the given fields, those of `create_client`. The type cannot change.
 
     A client that authenticates with a key from now on loses its secrets. One that is first-party no longer loses the sessions
@@ -129,6 +132,7 @@ def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: d
     stated_type = changes.pop("type", None)
     with transaction.atomic():
         client = _locked(tenant_id, client_id)
+        check()
         changes = with_profile(client, changes)
         if set(changes.get("scopes", ())) - set(client.scopes):
             require_assurance(Action.GRANT_ROLES, by)
@@ -225,7 +229,12 @@ def _apply_changes(tenant_id: UUID) -> None:
 
 
 def rotate_client_secret(
-    *, tenant_id: UUID, client_id: UUID, by: Principal, overlap_seconds: int | None = None
+    *,
+    tenant_id: UUID,
+    client_id: UUID,
+    by: Principal,
+    overlap_seconds: int | None = None,
+    check: RowCheck = no_check,
 ) -> tuple[Client, str]:
     """Create a new secret. The previous one stays valid for `overlap_seconds` (default: CLIENT_SECRET_OVERLAP_SECONDS).
 
@@ -237,6 +246,7 @@ def rotate_client_secret(
     overlap = settings.CLIENT_SECRET_OVERLAP_SECONDS if overlap_seconds is None else overlap_seconds
     with transaction.atomic():
         client = _locked(tenant_id, client_id)
+        check()
         acts_as_users = require_reach_of(client, by)
         if not has_secret(client):
             raise NoClientSecret

@@ -17,6 +17,7 @@ from django.utils.timezone import now
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.pagination import Page, offset, page_of
 from identity_platform.postgresql.row_errors import first_or, unique_or
+from identity_platform.row_checks import RowCheck, no_check
 from tenants.context import in_tenant
 from tenants.models import Tenant
 from tenants.states import Purpose
@@ -138,7 +139,14 @@ def create_directory(*, tenant_id: UUID, by: Principal, **fields: Unpack[Directo
     return Shown(config, None)
 
 
-def update_directory(*, tenant_id: UUID, config_id: UUID, by: Principal, **changes: Unpack[DirectoryFields]) -> Shown:
+def update_directory(
+    *,
+    tenant_id: UUID,
+    config_id: UUID,
+    by: Principal,
+    check: RowCheck = no_check,
+    **changes: Unpack[DirectoryFields],
+) -> Shown:
     """Change the given fields; `mapping` and `groups` are replaced as a whole.
 
     A change of the target (server, port, names) needs the secret again, as the stored one would otherwise be sent to the
@@ -155,6 +163,7 @@ def update_directory(*, tenant_id: UUID, config_id: UUID, by: Principal, **chang
         reject_beyond(by, tenant_id=tenant_id, config_id=config_id, groups=mapped.values())
     with unique_or(DirectoryNameTaken), transaction.atomic():
         config = _locked(tenant_id, config_id)
+        check()
         if retargets and config.groups != seen.groups:
             raise DirectoryBusy("This directory was changed at the same moment. Read it again and retry.")
         if set(changes) - WHILE_RUNNING:

@@ -17,6 +17,7 @@ from identity_platform.api.pagination import Page
 from identity_platform.api.response_time import rounding
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.postgresql.row_errors import first_or, unique_or
+from identity_platform.row_checks import RowCheck, no_check
 from tenants import keys, lookup
 from tenants.context import in_tenant, tenant_atomic
 from tenants.models import TenantDatabase
@@ -241,6 +242,7 @@ def update_end_user(
     changes: dict[str, Any],
     proof: Mapping[str, object] | None = None,
     user_agent: str = "",
+    check: RowCheck = no_check,
 ) -> EndUser:
     """Change `name`, `email`, `language` ("" for none), `metadata`, `app_metadata` (both replaced as a whole) and
     `external_id` (None for none), if given.
@@ -269,6 +271,7 @@ def update_end_user(
         tenant_atomic(),
     ):
         user = _locked(user_id)
+        check()
         moves = changes.get("email", user.email) != user.email
         if own and moves:
             if not proven:  # the address has changed since the token was checked

@@ -7,6 +7,7 @@ from uuid import UUID
 from identity_platform.api.pagination import Page, filtered, page_of
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.postgresql.row_errors import first_or, unique_or
+from identity_platform.row_checks import RowCheck, no_check
 from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.states import Purpose
 from userflow.accounts.event_payloads import group_payload
@@ -60,7 +61,9 @@ def create_group(
         return _with_roles(group)
 
 
-def update_group(*, tenant_id: UUID, by: Principal, group_id: UUID, changes: dict[str, Any]) -> Group:
+def update_group(
+    *, tenant_id: UUID, by: Principal, group_id: UUID, changes: dict[str, Any], check: RowCheck = no_check
+) -> Group:
     """Change `name`, `description`, `roles` (replaced as a whole), if given.
 
     Raises UnknownGroup, GroupNameTaken, UnknownRole, GrantsMoreThanHeld (added or removed roles; renaming a group
@@ -71,6 +74,7 @@ def update_group(*, tenant_id: UUID, by: Principal, group_id: UUID, changes: dic
     with in_tenant(tenant_id):
         with unique_or(GroupNameTaken), tenant_atomic():
             group = _found(group_id, lock=True)
+            check()
             if changes.get("name", group.name) != group.name and (roles := list(group.roles.all())):
                 # Directories give groups by their name: under that of another one it would be given to its people.
                 require_assurance(Action.GRANT_ROLES, by)

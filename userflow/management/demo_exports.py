@@ -34,7 +34,7 @@ def lines() -> Iterator[str]:
     from identity_platform.serving.server import address_of
 
     host, port, _ = last_start.address()
-    yield f"# Paste this into your shell to try the README. `{MANAGE} demo` prints it again."
+    yield _remark(f"Paste this into your shell to try the README. {MANAGE} demo prints it again.")
     yield _export("IDENTITY_VAR", settings.VAR)
     yield _export("BASE_URL", address_of(host, port))
     tenant = Tenant.objects.filter(slug=SLUG).first()
@@ -54,7 +54,12 @@ def _credentials(prefix: str, username: str) -> Iterator[str]:
     if password is not None and user.check_password(password):
         yield _export(f"{prefix}_PASSWORD", password)
     else:
-        yield f"# The password of {username} was changed. Set a new one with: {MANAGE} changepassword {username}"
+        yield _remark(f"The password of {username} was changed. Set a new one with: {MANAGE} changepassword {username}")
+
+
+def _remark(text: str) -> str:
+    """Return a command that does nothing: an interactive zsh knows no comments."""
+    return f": {shlex.quote(text)}"
 
 
 def remembered() -> dict[str, str]:

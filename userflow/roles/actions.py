@@ -10,6 +10,7 @@ from django.db.models.functions import Lower
 from identity_platform.api.pagination import Page, filtered, page_of
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.postgresql.row_errors import first_or, unique_or
+from identity_platform.row_checks import RowCheck, no_check
 from tenants.context import in_tenant, tenant_atomic
 from tenants.states import Purpose
 from userflow.accounts.event_payloads import role_payload
@@ -69,7 +70,9 @@ def create_role(
     return role
 
 
-def update_role(*, tenant_id: UUID, by: Principal, role_id: UUID, changes: dict[str, Any]) -> Role:
+def update_role(
+    *, tenant_id: UUID, by: Principal, role_id: UUID, changes: dict[str, Any], check: RowCheck = no_check
+) -> Role:
     """Change `name`, `description`, `permissions` (replaced as a whole), if given.
 
     Raises UnknownRoleId, RoleNameTaken, BuiltInRole (renaming a built-in role), GrantsMoreThanHeld (added or
@@ -78,6 +81,7 @@ def update_role(*, tenant_id: UUID, by: Principal, role_id: UUID, changes: dict[
     """
     with in_tenant(tenant_id), unique_or(RoleNameTaken), tenant_atomic():
         role = _found(role_id, lock=True)
+        check()
         if changes.get("name", role.name) != role.name:
             if role.built_in:
                 raise BuiltInRole

@@ -15,6 +15,7 @@ from identity_platform.api.pagination import Page, filtered, page_of
 from identity_platform.audit.differences import differences
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.postgresql.row_errors import first_or, unique_or
+from identity_platform.row_checks import RowCheck, no_check
 from tenants import former_slugs, lookup, provisioning
 from tenants.capacity import check_region, region_of
 from tenants.errors import NotConfirmed, SlugNotConfirmed, SlugTaken, UnknownTenant, WrongRegion
@@ -154,7 +155,7 @@ def read_settings(*, tenant_id: UUID) -> tuple[dict[str, object], EffectiveSetti
     return tenant.settings, tenant.effective
 
 
-def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) -> Tenant:
+def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any], check: RowCheck = no_check) -> Tenant:
     """Change `name`, `slug`, `status` (active or suspended) and `settings` (merged; null restores a default).
 
     `reason` goes with the status suspended and is in the audit event. A tenant's own admin can change only some settings.
@@ -179,6 +180,7 @@ def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) ->
     with unique_or(SlugTaken), transaction.atomic():
         # The lock prevents lost updates of concurrent changes.
         tenant = _found(_existing().select_for_update(of=("self",)), tenant_id)
+        check()
         before = {"slug": tenant.slug, "name": tenant.name, **tenant.settings}
         routed = _routed(before, {**changes, **(stated or {})})
         if routed:

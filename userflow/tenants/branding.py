@@ -8,6 +8,7 @@ from uuid import UUID
 
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.audit.writer import record_for_tenant
+from identity_platform.row_checks import RowCheck, no_check
 from tenants.context import in_tenant, tenant_atomic
 from tenants.states import Purpose
 from userflow.accounts.principals import Principal
@@ -26,7 +27,9 @@ def read_branding(*, tenant_id: UUID, purpose: Purpose = Purpose.READ) -> Brandi
         return find_branding()
 
 
-def update_branding(*, tenant_id: UUID, by: Principal, changes: Mapping[str, Any]) -> Branding:
+def update_branding(
+    *, tenant_id: UUID, by: Principal, changes: Mapping[str, Any], check: RowCheck = no_check
+) -> Branding:
     """Change the given fields; None or "" restores a default. In `texts` each language is replaced as a whole.
 
     `logo` is an image in base64. Raises ValidationFailed (a color without contrast, an image that is none or too large),
@@ -38,6 +41,7 @@ def update_branding(*, tenant_id: UUID, by: Principal, changes: Mapping[str, Any
         Branding.objects.bulk_create([Branding()], ignore_conflicts=True)
         # The lock prevents lost updates of concurrent changes of texts.
         branding = Branding.objects.select_for_update().get()
+        check()
         apply_changes(branding, checked)
         branding.save()
         if changes:

@@ -16,6 +16,7 @@ from identity_platform.audit.differences import differences
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.outbound import TargetRejected, check_url
 from identity_platform.postgresql.row_errors import first_or
+from identity_platform.row_checks import RowCheck, no_check
 from identity_platform.semaphore import Semaphore
 from tenants import lookup
 from tenants.context import in_tenant, tenant_atomic
@@ -111,7 +112,12 @@ def create_endpoint(
 
 
 def update_endpoint(
-    *, tenant_id: UUID, endpoint_id: UUID, changes: dict[str, object], by: Principal
+    *,
+    tenant_id: UUID,
+    endpoint_id: UUID,
+    changes: dict[str, object],
+    by: Principal,
+    check: RowCheck = no_check,
 ) -> WebhookEndpoint:
     """Change the given fields of `url`, `events`, `description` and `enabled`.
 
@@ -126,6 +132,7 @@ def update_endpoint(
         _check(url)
     with in_tenant(tenant_id), tenant_atomic():
         endpoint = _found(endpoint_id, lock=True)
+        check()
         _require_reach_of(endpoint, by)
         before = _audited(endpoint)
         again = changes.get("enabled") is True and not endpoint.enabled
@@ -159,7 +166,9 @@ def delete_endpoint(*, tenant_id: UUID, endpoint_id: UUID, by: Principal) -> Non
         _record("deleted", endpoint)
 
 
-def rotate_secret(*, tenant_id: UUID, endpoint_id: UUID, by: Principal) -> tuple[WebhookEndpoint, str]:
+def rotate_secret(
+    *, tenant_id: UUID, endpoint_id: UUID, by: Principal, check: RowCheck = no_check
+) -> tuple[WebhookEndpoint, str]:
     """Give the endpoint a new secret, shown only now; the old one signs beside it during the overlap.
 
     A third secret ends the oldest one at once, also for messages being sent. Raises UnknownEndpoint,
@@ -169,6 +178,7 @@ def rotate_secret(*, tenant_id: UUID, endpoint_id: UUID, by: Principal) -> tuple
     secret = signing.new_secret()
     with in_tenant(tenant_id), tenant_atomic():
         endpoint = _found(endpoint_id, lock=True)
+        check()
         _require_reach_of(endpoint, by)
         endpoint.previous_secret_sealed = endpoint.secret_sealed
         endpoint.previous_secret_until = now() + timedelta(seconds=settings.WEBHOOK_SECRET_OVERLAP_SECONDS)

@@ -1,5 +1,6 @@
 """What keyboards and clipboards add to addresses, codes and numbers, at the hosted pages, the console and in imports."""
 
+import secrets
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from mfa.sms.models import Phone
 from tenants.context import in_tenant
 from tests.console.staff import LOGIN, new_operator
 from tests.mfa.people import code_to, new_user, some_phone
-from tests.openid.pages.visitor import Visitor
+from tests.openid.pages.visitor import Visitor, begin
 from tests.userflow.transfer.files import address, run, slug, table
 from tests.world import PASSWORD, Api, TestTenant
 from userflow.accounts.models import EndUser
@@ -34,6 +35,21 @@ def test_password_is_never_changed(tenant: TestTenant) -> None:
     for password in (f"{PASSWORD}{ZERO_WIDTH}", f" {PASSWORD}", PASSWORD.translate(FULL_WIDTH) + MARK):
         visitor.signs_in(user, password=password)
         assert not visitor.session
+
+
+def test_pages_show_international_domains_in_unicode(tenant: TestTenant) -> None:
+    local = f"eva-{secrets.token_hex(4)}"
+    user, visitor = tenant.register(f"{local}@m\u00fcnchen.example"), Visitor(tenant)
+    shown, stored = f"{local}@m\u00fcnchen.example", f"{local}@xn--mnchen-3ya.example"
+    begin(visitor, client={})
+    visitor.sends(email=stored)
+    assert (visitor.at, shown in visitor.words, stored in visitor.words) == ("signin/password", True, False)
+    visitor.sends(password=PASSWORD)
+    assert (visitor.at, shown in visitor.words, stored in visitor.words) == ("consent", True, False)
+    for page in ("account", "account/email", "signout", "enroll?own=1"):
+        visitor.opens(page)
+        assert (shown in visitor.words, stored in visitor.words) == (True, False), page
+    assert user.email == shown
 
 
 @pytest.mark.parametrize("dash", ["\u2013", "\u2014", "\u2011", "\u2212", " - ", NO_BREAK])
