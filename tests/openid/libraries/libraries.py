@@ -102,6 +102,13 @@ NODE_SAMPLES = (
         login="/auth/signin",
         has_login_form=True,
     ),
+    in_node(
+        *("next-auth", "next_auth_4", SIGN_IN),
+        lines=("idToken: true", 'checks: ["pkce", "state"]'),
+        callback="/api/auth/callback/identity",
+        login="/api/auth/signin",
+        has_login_form=True,
+    ),
     in_node("@fastify/oauth2", "fastify_oauth2", SIGN_IN, REFRESH),
     in_node("better-auth", "better_auth", SIGN_IN, REFRESH, callback="/api/auth/callback/identity"),
     in_node(

@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
+from urllib.parse import unquote_plus
 
 import pytest
 import requests
@@ -18,6 +20,7 @@ from tests.openid.libraries.libraries import (
     REFRESH,
     RUBY_SAMPLE,
     SIGN_OUT,
+    WITHOUT_PKCE,
     Sample,
 )
 from tests.openid.relying_party import Application as RelyingParty
@@ -41,21 +44,26 @@ def claims(text: str) -> tuple[Any, Any]:
     return user.get("sub"), user.get("email")
 
 
-@pytest.mark.parametrize(
-    "library",
-    [
-        *with_program("node", *NODE_SAMPLES),
-        *with_program("django-admin", *PYTHON_SAMPLES),
-        *with_program("gitlab-omniauth-openid-connect", RUBY_SAMPLE),
-        *with_program("go", GO_SAMPLE),
-    ],
-)
+IN_APPLICATIONS = [
+    *with_program("node", *NODE_SAMPLES),
+    *with_program("django-admin", *PYTHON_SAMPLES),
+    *with_program("gitlab-omniauth-openid-connect", RUBY_SAMPLE),
+    *with_program("go", GO_SAMPLE),
+]
+
+
+def begin(browser: FormBrowser, application: Application, library: Sample) -> None:
+    """Begin a sign-in at the application."""
+    browser.opens(f"{application.address}{library.login}")
+    if library.has_login_form:
+        browser.sends()
+
+
+@pytest.mark.parametrize("library", IN_APPLICATIONS)
 def test_library_signs_in(start: Start, form_browser: FormBrowser, user: User, library: Sample) -> None:
     application = start(library)
     signed_in = (str(user.id), user.email)
-    form_browser.opens(f"{application.address}{library.login}")
-    if library.has_login_form:
-        form_browser.sends()
+    begin(form_browser, application, library)
     assert claims(form_browser.signs_in(user.email, user.password)) == signed_in
     if REFRESH in library.tested:
         assert claims(form_browser.opens("/refresh")) == signed_in
@@ -64,6 +72,16 @@ def test_library_signs_in(start: Start, form_browser: FormBrowser, user: User, l
         form_browser.opens(library.login)
         # The provider has ended its session too.
         assert 'name="email"' in form_browser.page.text
+
+
+@pytest.mark.parametrize("library", [sample for sample in IN_APPLICATIONS if sample.values[0].client == WITHOUT_PKCE])
+def test_client_without_pkce_needs_its_setting(start: Start, form_browser: FormBrowser, library: Sample) -> None:
+    # Once a library sends PKCE, the page must not tell its users to switch it off.
+    begin(form_browser, start(replace(library, client={})), library)
+    addresses = [unquote_plus(response.headers["Location"]) for response in form_browser.page.history]
+    (error,) = [address for address in addresses if "error=" in address and "error_description=" in address]
+    assert "error=invalid_request" in error
+    assert "code_challenge" in error
 
 
 @pytest.mark.parametrize(
