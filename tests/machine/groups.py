@@ -43,6 +43,9 @@ PACKAGES = {
 # Module of Apache's: its Debian package, which brings Apache too.
 MODULES = {"mod_auth_openidc": "libapache2-mod-auth-openidc"}
 APACHE_MODULES = "/usr/lib/apache2/modules"
+# Ruby's gem: its Debian package, which brings Ruby too.
+GEMS = {"gitlab-omniauth-openid-connect": "ruby-omniauth-openid-connect ruby-webrick"}
+GEM_SPECIFICATIONS = Path("/usr/share/rubygems-integration/all/specifications")
 # Package: the module it brings, the file that pins it. Without wheels, so no part of what a bare machine installs.
 OPTIONAL = {
     "python-ldap": ("ldap", "requirements-ldap.txt"),
@@ -56,9 +59,14 @@ OF_WHEELS = {"caddy": "requirements-dev.txt"}
 APART = {
     "moto_server": ("s3-server", "requirements-s3-server.txt"),
     "flask": ("quickstarts", "requirements-quickstarts.txt"),
+    "django-admin": ("libraries", "requirements-libraries.txt"),
 }
 # Program that Debian does not have: where it comes from. Its tests are left out without it even in CI.
-FROM_ELSEWHERE = {"helm": "https://helm.sh/docs/intro/install/", "go": "https://go.dev/doc/install"}
+FROM_ELSEWHERE = {
+    "helm": "https://helm.sh/docs/intro/install/",
+    "go": "https://go.dev/doc/install",
+    "oauth2-proxy": "https://oauth2-proxy.github.io/oauth2-proxy/installation",
+}
 PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
 
 QUIET = "quiet_machine"
@@ -96,6 +104,7 @@ NOT_EVERY_DAY = (
     "tests/openid/pages/test_remembered_devices.py",
     "tests/openid/pages/test_sessions_on_domains.py",
     "tests/openid/pages/test_sign_in_domains.py",
+    "tests/openid/libraries/test_libraries.py",
     "tests/openid/test_backchannel_logout.py",
     "tests/openid/test_foreign_clients.py",
     "tests/openid/test_single_page_app.py",
@@ -139,10 +148,12 @@ _left_out = pytest.StashKey[Counter[str]]()
 
 
 def program(name: str) -> str | None:
-    """Give the path of a program in PACKAGES, MODULES, OF_WHEELS or APART, or None where it is not installed."""
+    """Give the path of a program in PACKAGES, MODULES, GEMS, OF_WHEELS or APART, or None where it is not installed."""
     if name in MODULES:
         path = f"{APACHE_MODULES}/{name}.so"
         return path if os.path.exists(path) else None
+    if name in GEMS:
+        return next((str(path) for path in GEM_SPECIFICATIONS.glob(f"{name}-*.gemspec")), None)
     if name in APART:
         return shutil.which(name, path=f"{sysconfig.get_path('data')}/{APART[name][0]}/bin")
     if name in OF_WHEELS:
@@ -238,4 +249,4 @@ def _remedy(name: str) -> str:
     if name in APART:
         folder, file = APART[name]
         return f".venv/bin/uv venv .venv/{folder}; .venv/bin/uv pip install --python .venv/{folder} -r {file}"
-    return f"Debian: apt-get install {(PACKAGES | MODULES)[name]}"
+    return f"Debian: apt-get install {(PACKAGES | MODULES | GEMS)[name]}"

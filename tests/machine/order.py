@@ -62,6 +62,7 @@ LONGEST = (
     "tests/machine/test_command_line.py",
     "tests/mfa/signin/test_races.py",
     "tests/openid/test_backchannel_logout.py",
+    "tests/openid/libraries/test_libraries.py",
     "tests/userflow/prehijacking/test_matrix.py",
     "tests/userflow/sessions/test_policy_races.py",
     "tests/machine/test_packages.py",

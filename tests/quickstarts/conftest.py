@@ -1,5 +1,6 @@
 """A tenant's issuer with TLS, because libraries accept no other, and applications with a client of their own there."""
 
+import contextlib
 import secrets
 import threading
 from collections.abc import Callable, Iterator
@@ -27,12 +28,22 @@ class SecurePlatform:
     authority: str
 
 
+class TlsHandler(Quiet):
+    def handle_one_request(self) -> None:
+        """End TLS before the connection (RFC 8446 section 6.1): Ruby's clients reject a response that ends without."""
+        super().handle_one_request()
+        if self.close_connection:
+            with contextlib.suppress(OSError, ValueError):
+                self.connection.settimeout(1)
+                self.connection.unwrap()
+
+
 @pytest.fixture
 def platform_with_tls(settings: Any, tmp_path: Path) -> Iterator[SecurePlatform]:
     authority = new_authority()
     trusted = tmp_path / "authority.pem"
     trusted.write_text(authority.pem)
-    server = ThreadedWSGIServer(("127.0.0.1", 0), Quiet)
+    server = ThreadedWSGIServer(("127.0.0.1", 0), TlsHandler)
     with_tls(server, authority, tmp_path)
     server.base_environ["HTTPS"] = "on"
     server.set_app(get_wsgi_application())
