@@ -39,6 +39,7 @@ def main() -> None:
     parser.add_argument("--tenants", type=int, nargs="+", default=list(STEPS), help="numbers of tenants (1 25 100)")
     parser.add_argument("--seconds", type=float, default=8.0, help="length of a round (8)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds (3)")
+    parser.add_argument("--idle", type=float, default=LATER_SECONDS, help="seconds until backends are counted (60)")
     parser.add_argument("--beside", action="store_true", help="compare with and without a sweeping tenant_worker")
     parser.add_argument("--max-connections", type=int, help="of PostgreSQL, instead of what bin/serve sets")
     options = parser.parse_args()
@@ -66,7 +67,7 @@ def _measure_steps(opened: home.Home, options: argparse.Namespace) -> list[list[
             samples = [_load(opened, server, requests, options.seconds) for _ in range(options.rounds)]
             opened_connections = _opened_by_requests(server) - before
             answers = sum(sample.answers for sample in samples)
-            time.sleep(LATER_SECONDS)
+            time.sleep(options.idle)
             speed = statistics.median(sample.per_second for sample in samples)
             first = first or speed
             rows.append(
