@@ -11,7 +11,9 @@ import os
 import threading
 import time
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Final, Protocol
 
 import structlog
@@ -42,6 +44,17 @@ ASK_AGAIN_SECONDS: Final = 0.5
 SHARE_SECONDS: Final = 0.05
 # What one more connection may lack: a lease that was not asked for, room on the server, room in the budget.
 _LEASE, _SERVER, _BUDGET = "lease", "server", "budget"
+_at_once: ContextVar[bool] = ContextVar("connections_are_opened_at_once", default=False)
+
+
+@contextmanager
+def opening_at_once() -> Iterator[None]:
+    """Open connections without the pace of background processes: somebody waits for what the block does."""
+    token = _at_once.set(True)
+    try:
+        yield
+    finally:
+        _at_once.reset(token)
 
 
 class Lender(Protocol):
@@ -95,7 +108,8 @@ class TenantConnectionPool:
     def yield_to_requests(self, *, most: int, wait: float, keep_seconds: float, open_per_second: float) -> None:
         """Open at most `most` connections to each server, wait longer for one, and close those that are idle for so long.
 
-        In a second at most `open_per_second` are opened, so that a round through all tenants leaves the processors to requests.
+        In a second at most `open_per_second` are opened, so that a round through all tenants leaves the processors to requests;
+        what somebody waits for (`opening_at_once`) is not held up.
         For processes beside those that serve requests. One that goes through all tenants would otherwise keep a connection
         to each of them, which requests then lack, and use none again before the next round.
         """
@@ -124,11 +138,15 @@ class TenantConnectionPool:
                     if self._taken.get(key, 0) > 0 and (left := shared_until - time.monotonic()) > 0:
                         self._changed.wait(left)
                         continue
+                    if (pause := self._pause()) > 0:
+                        self._changed.wait(pause)
+                        continue
                     if leases is not None:
                         missing = self._missing(key, closing, leases=leases, refused=refused)
                         if missing is None:
                             self._count(key[0], 1)
                             self._stuck.opens(key)
+                            self._next_opens_at = time.monotonic() + 1 / self.open_per_second
                             break
                         if missing is not _LEASE:
                             if not waited:
@@ -145,7 +163,6 @@ class TenantConnectionPool:
                 leases = lender.counts(key)
             else:
                 refused = not lender.ask(key, connect, deadline)
-        self._pace()
         OPENED.inc()
         BUDGET.set(self.budget)
         began = time.monotonic()
@@ -156,15 +173,6 @@ class TenantConnectionPool:
             raise
         self._opened(key, began, None)
         return raw
-
-    def _pace(self) -> None:
-        """Wait until this process may open the next connection."""
-        if math.isinf(self.open_per_second):
-            return
-        with self._changed:
-            opens_at = max(time.monotonic(), self._next_opens_at)
-            self._next_opens_at = opens_at + 1 / self.open_per_second
-        time.sleep(max(0.0, opens_at - time.monotonic()))
 
     def _opened(self, key: Key, began: float, problem: BaseException | None) -> None:
         with self._changed:
@@ -322,6 +330,10 @@ class TenantConnectionPool:
         self._close_taken(closing)
 
     # --- under the lock -----------------------------------------------------------------------------------------------
+
+    def _pause(self) -> float:
+        """Return how many seconds are left until this process may open its next connection."""
+        return 0.0 if _at_once.get() else self._next_opens_at - time.monotonic()
 
     def _count(self, server_id: int, change: int) -> None:
         self._open += change

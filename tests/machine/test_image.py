@@ -24,7 +24,10 @@ SourceFolder(Path("source").resolve()).write(openapi_document("state"))
 
 
 def is_sent(path: PurePosixPath) -> bool:
-    """Return whether a path of the repository is sent to the builder: the last pattern that matches it, or a folder above, decides."""
+    """Return whether a path of the repository is sent to the builder.
+
+    The last pattern that matches it, or a folder above it, decides.
+    """
     sent = True
     for line in IGNORED:
         pattern = line.removeprefix("!")
