@@ -198,8 +198,9 @@ class TenantConnectionPool:
             self._count(of_server, -number)
         if not self._stuck.may_open(key):
             return _BUDGET
-        if self.most_on_server is not None and self._open_on[server_id] >= self.most_on_server:
-            return _BUDGET
+        while self.most_on_server is not None and self._open_on[server_id] >= self.most_on_server:
+            if not self._close_idle_on(server_id, closing):
+                return _BUDGET
         while leases and self._open_on[server_id] >= self._leased.setdefault(server_id, 0):
             if not refused:
                 return _LEASE

@@ -73,6 +73,19 @@ def test_idle_connection_is_kept_for_as_long_as_the_process_says(
     assert (raw.closed, pool.open) == (True, 0)
 
 
+def test_idle_connection_makes_room_for_another_tenant(
+    pool: TenantConnectionPool, tenant: TestTenant, other_tenant: TestTenant
+) -> None:
+    pool.yield_to_requests(most=1, wait=0.1, keep_seconds=600, open_per_second=math.inf)
+    with entered(tenant) as (key, connect):
+        idle = pool.take(key, connect)
+        pool.give_back(key, idle)
+    with entered(other_tenant) as (key, connect):
+        raw = pool.take(key, connect)
+        assert (idle.closed, pool.open) == (True, 1)
+        pool.give_back(key, raw)
+
+
 def test_one_idle_connection_of_a_tenant_is_kept(tenant: TestTenant, other_tenant: TestTenant) -> None:
     pool = TenantConnectionPool(budget=20, base=20, wait=1)
     for person in (tenant, other_tenant):
