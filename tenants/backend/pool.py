@@ -49,7 +49,7 @@ _at_once: ContextVar[bool] = ContextVar("connections_are_opened_at_once", defaul
 
 @contextmanager
 def opening_at_once() -> Iterator[None]:
-    """Open connections without the pace of background processes: somebody waits for what the block does."""
+    """Open connections without the pace of background processes: an operator waits for what the block does."""
     token = _at_once.set(True)
     try:
         yield
@@ -109,7 +109,7 @@ class TenantConnectionPool:
         """Open at most `most` connections to each server, wait longer for one, and close those that are idle for so long.
 
         In a second at most `open_per_second` are opened, so that a round through all tenants leaves the processors to requests;
-        what somebody waits for (`opening_at_once`) is not held up.
+        what an operator waits for (`opening_at_once`) is not held up.
         For processes beside those that serve requests. One that goes through all tenants would otherwise keep a connection
         to each of them, which requests then lack, and use none again before the next round.
         """

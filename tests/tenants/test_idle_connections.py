@@ -152,7 +152,7 @@ def test_connection_that_waits_for_its_turn_is_not_open(tenant: TestTenant) -> N
     pool.close_idle()
 
 
-def test_what_somebody_waits_for_is_not_held_up(tenant: TestTenant) -> None:
+def test_what_an_operator_waits_for_is_not_held_up(tenant: TestTenant) -> None:
     pool = TenantConnectionPool(budget=20, base=20, wait=30, share=0)
     pool.yield_to_requests(most=2, wait=0.1, keep_seconds=0, open_per_second=0.001)
     with entered(tenant) as (key, connect), opening_at_once():
