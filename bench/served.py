@@ -2,7 +2,7 @@
 
 `bin/bench served` starts the servers with the limits of bin/serve, reads users of 1, 25 and 100 tenants, and counts the
 connections that are opened and those that are left a minute later. With `--beside`, the same load runs in turns with and
-without a `tenant_worker` that sweeps all tenants. docs/sizing.md explains the results.
+without a `tenant_worker` that sweeps all tenants. docs/sizing.md has the rule that this load obeys.
 """
 
 from __future__ import annotations

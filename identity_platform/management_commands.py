@@ -77,7 +77,7 @@ def _explain(problem: BaseException) -> tuple[str, int] | None:
     from django.core.exceptions import ImproperlyConfigured
     from django.db import InterfaceError, InternalError, OperationalError, ProgrammingError
     from psycopg import OperationalError as DriverError
-    from psycopg.errors import ReadOnlySqlTransaction, UndefinedTable
+    from psycopg.errors import ReadOnlySqlTransaction, UndefinedColumn, UndefinedTable
 
     from identity_platform.serving.embedded.errors import EmbeddedServerFailed
 
@@ -86,8 +86,12 @@ def _explain(problem: BaseException) -> tuple[str, int] | None:
         return "interrupted. The same command can be run again.", INTERRUPTED
     if isinstance(problem, (ImproperlyConfigured, EmbeddedServerFailed)):
         return str(problem), 2
-    if isinstance(problem, ProgrammingError) and isinstance(problem.__cause__, UndefinedTable):
-        return f"the database has no tables, or those of an older release. Run `{MANAGE} prepare` first.", 2
+    if isinstance(problem, ProgrammingError) and isinstance(problem.__cause__, (UndefinedTable, UndefinedColumn)):
+        return (
+            f"the database has no tables, or those of an older release. Run `{MANAGE} prepare` first; to upgrade, make a "
+            "backup with the older release before.",
+            2,
+        )
     if read_only or isinstance(problem, (OperationalError, InterfaceError, DriverError, ReadOnlySqlTransaction)):
         return f"the database server does not answer, or refused to go on: {problem}", 1
     if isinstance(problem, OSError):

@@ -131,7 +131,7 @@ DATABASE_ADMIN = {
     "OPTIONS": {"connect_timeout": 5, "application_name": "identity-admin", **_admin["OPTIONS"]},
 }
 # What `check --deploy` accepts without TLS outside this machine (`tenants.transport`).
-UNENCRYPTED_CONNECTIONS = choices("UNENCRYPTED_CONNECTIONS", ("database", "cache", "mail"))
+UNENCRYPTED_CONNECTIONS = choices("UNENCRYPTED_CONNECTIONS", ("database", "cache", "mail", "directory"))
 DATABASE_ROUTERS = ["tenants.router.TenantRouter"]
 
 # --- background work --------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""System checks: connections to databases, cache and mail server that leave this machine are encrypted.
+"""System checks: connections to databases, cache, mail server and directories that leave this machine are encrypted.
 
 What a deployment cannot encrypt, as inside one machine's container network, it names in UNENCRYPTED_CONNECTIONS.
 """
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from ipaddress import ip_address
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Tags, Warning, register
@@ -16,10 +16,11 @@ from django.db import ProgrammingError
 from tenants import servers
 from tenants.models import DatabaseServer
 
-DATABASE, CACHE, MAIL = "database", "cache", "mail"
-KINDS: Final = (DATABASE, CACHE, MAIL)
+DATABASE, CACHE, MAIL, DIRECTORY = "database", "cache", "mail", "directory"
 # Of libpq's modes (PostgreSQL documentation 34.19.1) the one that also checks whose certificate it is.
 VERIFIED: Final = "verify-full"
+UNENCRYPTED: Final = "does not ask for TLS"
+UNVERIFIED: Final = "does not check the server's certificate"
 
 
 @register(Tags.security, deploy=True)
@@ -30,11 +31,11 @@ def servers_of_settings_are_encrypted(**_: object) -> list[CheckMessage]:
         for variable, parameters in _databases():
             if problem := problem_of_database(parameters):
                 messages.append(_of_database(variable, problem))
-    if _expects(CACHE) and not settings.REDIS_URL.startswith("rediss") and not all(map(is_local, _hosts_of_cache())):
+    if _expects(CACHE) and not all(map(is_local, _hosts_of_cache())) and (problem := _problem_of_cache()):
         messages.append(
             Warning(
-                "REDIS_URL does not ask for TLS: counters, caches and their password can be read and changed on the way.",
-                hint=f"Use rediss:// or rediss+sentinel://. {_exception(CACHE)}",
+                f"REDIS_URL {problem}: counters, caches and their password can be read and changed on the way.",
+                hint=f"Use rediss:// or rediss+sentinel:// without options that turn checks off. {_exception(CACHE)}",
                 id="tenants.W007",
             )
         )
@@ -46,6 +47,14 @@ def servers_of_settings_are_encrypted(**_: object) -> list[CheckMessage]:
                 "EMAIL_URL does not ask for TLS: links that set passwords can be read on the way.",
                 hint=f"Use smtp:// without tls=off, or smtps://. {_exception(MAIL)}",
                 id="tenants.W008",
+            )
+        )
+    if _expects(DIRECTORY) and settings.DIRECTORY_ALLOW_PLAIN_LDAP:
+        messages.append(
+            Warning(
+                "DIRECTORY_ALLOW_PLAIN_LDAP accepts directories without TLS: the password of bind_dn can be read on the way.",
+                hint=f"Use ldaps or starttls, and turn it off. {_exception(DIRECTORY)}",
+                id="tenants.W010",
             )
         )
     return messages
@@ -73,7 +82,7 @@ def problem_of_database(parameters: Mapping[str, object]) -> str:
     mode = parameters.get("sslmode")
     if mode == VERIFIED or all(map(is_local, hosts)):
         return ""
-    return "does not check the server's certificate" if mode in {"require", "verify-ca"} else "does not ask for TLS"
+    return UNVERIFIED if mode in {"require", "verify-ca"} else UNENCRYPTED
 
 
 def is_local(host: str | None) -> bool:
@@ -96,6 +105,17 @@ def _databases() -> Iterator[tuple[str, Mapping[str, object]]]:
     for variable, database in (("DATABASE_URL", default), ("DATABASE_ADMIN_URL", admin)):
         if variable == "DATABASE_URL" or database["HOST"] != default["HOST"]:
             yield variable, {"host": database["HOST"], **database["OPTIONS"]}
+
+
+def _problem_of_cache() -> str:
+    address = urlsplit(settings.REDIS_URL)
+    if not address.scheme.startswith("rediss"):
+        return UNENCRYPTED
+    # redis-py checks both unless it is told otherwise.
+    options = {name: values[-1].lower() for name, values in parse_qs(address.query).items()}
+    checks = options.get("ssl_cert_reqs", "required") == "required"
+    names = options.get("ssl_check_hostname", "true") in {"true", "1", "yes"}
+    return "" if checks and names else UNVERIFIED
 
 
 def _hosts_of_cache() -> Iterator[str | None]:

@@ -20,6 +20,7 @@ from identity_platform import task_queue
 from identity_platform.api.errors import ApiError, Conflict, NotFound
 from identity_platform.audit.origin import Origin, current_origin, set_origin
 from identity_platform.postgresql.row_errors import first_or
+from tenants.backend.pool import opening_at_once
 from tenants.errors import UpgradeFailed
 from tenants.schema import reason_of
 from userflow.accounts.models import AdminUser
@@ -99,7 +100,7 @@ def run_job(job_id: str, language: str, actor_kind: str, actor_id: str, address:
         if not Job.objects.filter(pk=job_id, state__in=Job.LIVING).update(state=RUNNING, seen_at=now()):
             return
         job = Job.objects.get(pk=job_id)
-        with translation.override(language):
+        with translation.override(language), opening_at_once():
             reason = _work(job)
         Job.objects.filter(pk=job_id).update(state=FAILED if reason else DONE, reason=reason, ended_at=now())
     except (DatabaseError, DriverError) as problem:

@@ -38,7 +38,9 @@ class PushedRequestIn(ClientProof):
     )
     max_age = Text(max_length=9, required=False, help_text="Most seconds since the user was last verified.")
     acr_values = Text(max_length=255, required=False, help_text="aal1 or aal2, preferred first")
-    login_hint = Text(max_length=LONGEST["login_hint"], required=False, help_text="E-mail address of the user; ignored over 254.")
+    login_hint = Text(
+        max_length=LONGEST["login_hint"], required=False, help_text="E-mail address of the user; ignored over 254."
+    )
     id_token_hint = Text(max_length=8192, required=False, help_text="An ID token of the only user who may sign in.")
     ui_locales = Text(max_length=255, required=False, help_text="Language tags, preferred first.")
     claims = Text(max_length=4096, required=False, help_text="JSON (OpenID Connect Core section 5.5).")

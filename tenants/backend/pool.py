@@ -11,7 +11,9 @@ import os
 import threading
 import time
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Final, Protocol
 
 import structlog
@@ -46,6 +48,17 @@ REST_TIMES: Final = 10
 REST_SECONDS: Final = 0.5
 # What one more connection may lack: a lease that was not asked for, room on the server, room in the budget.
 _LEASE, _SERVER, _BUDGET = "lease", "server", "budget"
+_at_once: ContextVar[bool] = ContextVar("connections_are_opened_at_once", default=False)
+
+
+@contextmanager
+def opening_at_once() -> Iterator[None]:
+    """Open connections without the pace of background processes: an operator waits for what the block does."""
+    token = _at_once.set(True)
+    try:
+        yield
+    finally:
+        _at_once.reset(token)
 
 
 class Lender(Protocol):
@@ -100,7 +113,7 @@ class TenantConnectionPool:
         """Open at most `most` connections to each server, wait longer for one, and close those that are idle for so long.
 
         In a second at most `open_per_second` are opened, and fewer while the server is busy (`REST_TIMES`), so that a round
-        through all tenants leaves the processors to requests.
+        through all tenants leaves the processors to requests. What an operator waits for (`opening_at_once`) is not held up.
         For processes beside those that serve requests. One that goes through all tenants would otherwise keep a connection
         to each of them, which requests then lack, and use none again before the next round.
         """
@@ -129,11 +142,15 @@ class TenantConnectionPool:
                     if self._taken.get(key, 0) > 0 and (left := shared_until - time.monotonic()) > 0:
                         self._changed.wait(left)
                         continue
+                    if (pause := self._pause()) > 0:
+                        self._changed.wait(pause)
+                        continue
                     if leases is not None:
                         missing = self._missing(key, closing, leases=leases, refused=refused)
                         if missing is None:
                             self._count(key[0], 1)
                             self._stuck.opens(key)
+                            self._next_opens_at = time.monotonic() + 1 / self.open_per_second
                             break
                         if missing is not _LEASE:
                             if not waited:
@@ -150,7 +167,6 @@ class TenantConnectionPool:
                 leases = lender.counts(key)
             else:
                 refused = not lender.ask(key, connect, deadline)
-        self._pace()
         OPENED.inc()
         BUDGET.set(self.budget)
         began = time.monotonic()
@@ -162,19 +178,12 @@ class TenantConnectionPool:
         self._opened(key, began, None)
         return raw
 
-    def _pace(self) -> None:
-        """Wait until this process may open the next connection."""
-        if math.isinf(self.open_per_second):
-            return
-        with self._changed:
-            opens_at = max(time.monotonic(), self._next_opens_at)
-            self._next_opens_at = opens_at + 1 / self.open_per_second
-        time.sleep(max(0.0, opens_at - time.monotonic()))
-
     def _opened(self, key: Key, began: float, problem: BaseException | None) -> None:
         with self._changed:
             moment = time.monotonic()
-            self._next_opens_at = max(self._next_opens_at, moment + min(REST_TIMES * (moment - began), REST_SECONDS))
+            if not math.isinf(self.open_per_second):
+                rest = min(REST_TIMES * (moment - began), REST_SECONDS)
+                self._next_opens_at = max(self._next_opens_at, moment + rest)
             if problem is None:
                 self._responded_at[key[0]] = moment
             responds = self._responded_at.get(key[0], -math.inf) >= began
@@ -197,8 +206,9 @@ class TenantConnectionPool:
             self._count(of_server, -number)
         if not self._stuck.may_open(key):
             return _BUDGET
-        if self.most_on_server is not None and self._open_on[server_id] >= self.most_on_server:
-            return _BUDGET
+        while self.most_on_server is not None and self._open_on[server_id] >= self.most_on_server:
+            if not self._close_idle_on(server_id, closing):
+                return _BUDGET
         while leases and self._open_on[server_id] >= self._leased.setdefault(server_id, 0):
             if not refused:
                 return _LEASE
@@ -329,6 +339,10 @@ class TenantConnectionPool:
         self._close_taken(closing)
 
     # --- under the lock -----------------------------------------------------------------------------------------------
+
+    def _pause(self) -> float:
+        """Return how many seconds are left until this process may open its next connection."""
+        return 0.0 if _at_once.get() else self._next_opens_at - time.monotonic()
 
     def _count(self, server_id: int, change: int) -> None:
         self._open += change

@@ -45,7 +45,9 @@ def endpoints(resolver: Any = None, before: str = "") -> Iterator[tuple[str, Any
 OURS = [
     (path, callback)
     for path, callback in endpoints()
-    if path and not path.startswith(NOT_OURS) and not issubclass(getattr(callback, "view_class", object), (Page, RedirectView))
+    if path
+    and not path.startswith(NOT_OURS)
+    and not issubclass(getattr(callback, "view_class", object), (Page, RedirectView))
 ]
 
 

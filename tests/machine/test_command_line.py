@@ -50,14 +50,28 @@ def test_a_database_server_that_is_gone_is_named_in_a_line(tmp_path: Path) -> No
     assert "Traceback" not in said
 
 
-def test_read_only_database_server_is_named_in_one_line(tmp_path: Path, django_db_setup: None) -> None:
-    # A standby, or the old primary after a failover.
+def database_url() -> str:
+    """The address of this test's global database."""
     there = connection.settings_dict
     host = quote(str(there["HOST"]), safe="")
-    url = f"postgresql://{there['USER']}:{quote(str(there['PASSWORD']))}@{host}:{there['PORT']}/{there['NAME']}"
+    return f"postgresql://{there['USER']}:{quote(str(there['PASSWORD']))}@{host}:{there['PORT']}/{there['NAME']}"
+
+
+@pytest.mark.parametrize("missing", ["no_column FROM tenants_tenant", "1 FROM no_table"])
+def test_tables_of_an_older_release_are_named_in_one_line(missing: str, tmp_path: Path, django_db_setup: None) -> None:
+    reading = f"from django.db import connection; connection.cursor().execute('SELECT {missing}')"
+    code, said = said_by(tmp_path, "shell", "--command", reading, DATABASE_URL=database_url())
+    assert (code, said.count("\n")) == (2, 1)
+    # `prepare` before the backup would leave none to go back to.
+    assert "bin/manage prepare" in said
+    assert "backup with the older release before" in said
+
+
+def test_read_only_database_server_is_named_in_one_line(tmp_path: Path, django_db_setup: None) -> None:
+    # A standby, or the old primary after a failover.
     writing = "from django.db import connection; connection.cursor().execute('CREATE TABLE nowhere ()')"
     only_reading = "-c default_transaction_read_only=on"
-    code, said = said_by(tmp_path, "shell", "--command", writing, DATABASE_URL=url, PGOPTIONS=only_reading)
+    code, said = said_by(tmp_path, "shell", "--command", writing, DATABASE_URL=database_url(), PGOPTIONS=only_reading)
     assert (code, said.count("\n")) == (1, 1)
     assert "read-only transaction" in said
 

@@ -192,6 +192,13 @@ def services_images(images: list[str]) -> set[str]:
     return {re.sub(r"^\$\{\w+:-(.+)\}$", r"\1", image) for image in images}
 
 
+def test_examples_check_the_certificate_of_the_database() -> None:
+    files = [*DEPLOY.rglob("*.*"), *(DEPLOY.parent / "docs").glob("*.md")]
+    modes = [mode for file in files if file.is_file() for mode in re.findall(r"sslmode=([a-z-]+)", file.read_text())]
+    assert len(modes) > 4
+    assert set(modes) == {"verify-full"}
+
+
 def test_selectors_meet_the_pods() -> None:
     manifests = [document for name in KUBERNETES for document in documents(name)]
     labels = {

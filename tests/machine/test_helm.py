@@ -10,6 +10,7 @@ import pytest
 
 from tests.machine.conftest import ROOT
 from tests.machine.helm_chart import CHART, RENDER, helm, manifests, values
+from tests.machine.test_deploy import members
 
 KUBERNETES = ROOT / "deploy" / "kubernetes.yaml"
 TEMPLATES = {path.name: path.read_text() for path in sorted((CHART / "templates").iterdir())}
@@ -131,6 +132,19 @@ def test_values_reach_the_manifests() -> None:
     (container,) = by_name["StatefulSet", "identity-platform"]["spec"]["template"]["spec"]["containers"]
     assert container["image"] == f"identity-platform@{digest}"
     assert len([kind for kind, _ in by_name if kind == "PodMonitor"]) == 3
+
+
+@pytest.mark.needs("helm")
+def test_certificate_of_an_authority_is_mounted_in_every_pod_of_the_platform() -> None:
+    found = manifests(helm(*RENDER[:-1], "--set", "authoritySecret=identity-database-ca").stdout)
+    pods = [pod for pod in members(found) if "containers" in pod and pod["containers"][0]["name"] != "nginx"]
+    assert len(pods) == 11
+    for pod in pods:
+        mount, volume = pod["containers"][0]["volumeMounts"][-1], pod["volumes"][-1]
+        assert (mount["name"], mount["mountPath"]) == (volume["name"], "/etc/identity/authorities")
+        # Not the key that signs certificates.
+        secret = {"secretName": "identity-database-ca", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+        assert volume["secret"] == secret
 
 
 @pytest.mark.needs("helm")

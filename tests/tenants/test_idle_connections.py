@@ -10,11 +10,12 @@ from contextlib import contextmanager
 import pytest
 from django.db import connections
 
-from tenants.backend.pool import Key, TenantConnectionPool
+from tenants.backend.pool import Key, TenantConnectionPool, opening_at_once
 from tenants.backend.raw import TenantConnection
 from tenants.context import in_tenant
 from tenants.errors import TenantConnectionsExhausted
 from tenants.target import TENANT_ALIAS, current_target
+from tests.machine.conftest import within
 from tests.world import TestTenant
 
 
@@ -70,6 +71,19 @@ def test_idle_connection_is_kept_for_as_long_as_the_process_says(
     assert not raw.closed
     pool.close_unused(key[0], keep=sys.maxsize, idle_for=0)
     assert (raw.closed, pool.open) == (True, 0)
+
+
+def test_idle_connection_makes_room_for_another_tenant(
+    pool: TenantConnectionPool, tenant: TestTenant, other_tenant: TestTenant
+) -> None:
+    pool.yield_to_requests(most=1, wait=0.1, keep_seconds=600, open_per_second=math.inf)
+    with entered(tenant) as (key, connect):
+        idle = pool.take(key, connect)
+        pool.give_back(key, idle)
+    with entered(other_tenant) as (key, connect):
+        raw = pool.take(key, connect)
+        assert (idle.closed, pool.open) == (True, 1)
+        pool.give_back(key, raw)
 
 
 def test_one_idle_connection_of_a_tenant_is_kept(tenant: TestTenant, other_tenant: TestTenant) -> None:
@@ -137,3 +151,27 @@ def test_background_opens_the_later_the_longer_it_takes(tenant: TestTenant) -> N
         pool.give_back(key, pool.take(key, connect))
     # Ten times as long as the first took.
     assert time.monotonic() - began >= 0.33
+
+
+def test_connection_that_waits_for_its_turn_is_not_open(tenant: TestTenant) -> None:
+    pool = TenantConnectionPool(budget=20, base=20, wait=30, share=0)
+    pool.yield_to_requests(most=2, wait=0.1, keep_seconds=600, open_per_second=0.001)
+    with entered(tenant) as (key, connect), ThreadPoolExecutor(1) as thread:
+        used = pool.take(key, connect)
+        waiting = thread.submit(pool.take, key, connect)
+        assert not within(0.3, lambda: pool.open > 1)
+        assert not waiting.done()
+        # What is given back meanwhile is used instead.
+        pool.give_back(key, used)
+        assert waiting.result(10) is used
+        pool.give_back(key, used)
+    pool.close_idle()
+
+
+def test_what_an_operator_waits_for_is_not_held_up(tenant: TestTenant) -> None:
+    pool = TenantConnectionPool(budget=20, base=20, wait=30, share=0)
+    pool.yield_to_requests(most=2, wait=0.1, keep_seconds=0, open_per_second=0.001)
+    with entered(tenant) as (key, connect), opening_at_once():
+        for _ in range(3):
+            pool.give_back(key, pool.take(key, connect))
+    assert pool.open == 0

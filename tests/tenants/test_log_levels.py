@@ -220,22 +220,24 @@ def test_running_server_takes_the_level_and_gives_it_back(tmp_path: Path, tenant
         server.end()
 
 
-def test_deliverer_takes_the_level(tmp_path: Path, tenant: TestTenant) -> None:
-    log = tmp_path / "deliverer.log"
-    log_levels.set_level(level="debug")
+QUIET = ["--seal-every", "0", "--figures-every", "0", "--domains-every", "0", "--index-every", "0"]
+
+
+@pytest.mark.parametrize("command", [["deliver_events"], ["tenant_worker", *QUIET]])
+def test_running_background_process_takes_the_level(command: list[str], tmp_path: Path, tenant: TestTenant) -> None:
+    log = tmp_path / "process.log"
     with log.open("w") as lines:
-        deliverer = subprocess.Popen(
-            [sys.executable, "manage.py", "deliver_events"],
-            env=environment(**SHORT),
-            cwd=ROOT,
-            stdout=lines,
-            stderr=lines,
+        process = subprocess.Popen(
+            [sys.executable, "manage.py", *command], env=environment(**SHORT), cwd=ROOT, stdout=lines, stderr=lines
         )
     try:
-        assert within(60, lambda: "log_levels_changed" in events_in(log))
+        assert within(60, lambda: "Ready." in log.read_text())
+        assert "log_levels_changed" not in events_in(log)
+        log_levels.set_level(level="debug")
+        assert within(20, lambda: "log_levels_changed" in events_in(log))
     finally:
-        deliverer.terminate()
-        deliverer.wait(20)
+        process.terminate()
+        process.wait(20)
 
 
 # --- the console ------------------------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ from identity_platform.environment import choices
 from tenants.models import DatabaseServer
 from tenants.servers import seal_url
 from tenants.transport import (
+    UNENCRYPTED,
+    UNVERIFIED,
     database_servers_are_encrypted,
     is_local,
     problem_of_database,
@@ -16,8 +18,6 @@ from tenants.transport import (
 )
 
 SMTP = "django.core.mail.backends.smtp.EmailBackend"
-UNENCRYPTED = "does not ask for TLS"
-UNVERIFIED = "does not check the server's certificate"
 
 
 def ids(messages: list[Any]) -> list[str]:
@@ -53,6 +53,31 @@ def test_encrypted_connections_pass(elsewhere: Any) -> None:
     elsewhere.DATABASES["default"]["OPTIONS"] = {"sslmode": "verify-full"}
     elsewhere.REDIS_URL = "rediss+sentinel://a.example.org,b.example.org/identity/0"
     elsewhere.EMAIL_USE_TLS = True
+    assert servers_of_settings_are_encrypted() == []
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("rediss://cache.example.org/0?ssl_cert_reqs=none", UNVERIFIED),
+        ("rediss://cache.example.org/0?ssl_check_hostname=False", UNVERIFIED),
+        ("rediss://cache.example.org/0?ssl_cert_reqs=required&ssl_ca_certs=/etc/ca.pem", ""),
+        ("rediss://127.0.0.1:6379/0?ssl_cert_reqs=none", ""),
+    ],
+)
+def test_cache_whose_certificate_is_not_checked_is_named(elsewhere: Any, url: str, problem: str) -> None:
+    elsewhere.REDIS_URL = url
+    elsewhere.UNENCRYPTED_CONNECTIONS = ["database", "mail"]
+    messages = servers_of_settings_are_encrypted()
+    assert [message.id for message in messages] == (["tenants.W007"] if problem else [])
+    assert all(problem in message.msg for message in messages)
+
+
+def test_directories_without_tls_are_named(elsewhere: Any) -> None:
+    elsewhere.UNENCRYPTED_CONNECTIONS = ["database", "cache", "mail"]
+    elsewhere.DIRECTORY_ALLOW_PLAIN_LDAP = True
+    assert ids(servers_of_settings_are_encrypted()) == ["tenants.W010"]
+    elsewhere.UNENCRYPTED_CONNECTIONS = ["database", "cache", "mail", "directory"]
     assert servers_of_settings_are_encrypted() == []
 
 

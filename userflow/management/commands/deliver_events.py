@@ -1,18 +1,23 @@
+import math
 import signal
 import threading
 from argparse import ArgumentParser
+from typing import Final
 
 from django.conf import settings
 
 from identity_platform import tracing
 from identity_platform.serving import metrics_server
 from tenants import servers
-from tenants.backend.base import LEASES
+from tenants.backend.base import LEASES, POOL
 from tenants.management import terminal
 from userflow.mail_delivery import background
 from userflow.mail_delivery.deliverer import THREADS as MAIL_THREADS
 from userflow.mail_delivery.deliverer import MailDeliverer
 from userflow.webhooks.deliverer import Deliverer
+
+# Requests of the tenants need the connections that are left then.
+IDLE_SECONDS: Final = 5.0
 
 
 class Command(terminal.OperatorCommand):
@@ -43,6 +48,10 @@ class Command(terminal.OperatorCommand):
         else:
             metrics_server.start(metrics)
             tracing.set_up()
+            # One for each thread: a slow tenant holds up no other.
+            POOL.yield_to_requests(
+                most=max(1, threads) + MAIL_THREADS, wait=POOL.wait, keep_seconds=IDLE_SECONDS, open_per_second=math.inf
+            )
             # Its threads, this one, and those that send mails and renew leases.
             own = servers.global_connections(max(1, threads) + MAIL_THREADS + 1)
             LEASES.start(own=own, command="deliver_events")

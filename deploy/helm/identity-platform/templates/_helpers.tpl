@@ -26,11 +26,20 @@ securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true,
 {{- end }}
 
 {{- define "identity.mounts" -}}
-volumeMounts: [{name: scratch, mountPath: /tmp}, {name: backups, mountPath: /backups}]
+volumeMounts: [{name: scratch, mountPath: /tmp}, {name: backups, mountPath: /backups}{{ include "identity.authorityMount" . }}]
 {{- end }}
 
 {{- define "identity.volumes" -}}
-volumes: [{name: scratch, emptyDir: {}}, {name: backups, persistentVolumeClaim: {claimName: {{ .Release.Name }}-backups}}]
+volumes: [{name: scratch, emptyDir: {}}, {name: backups, persistentVolumeClaim: {claimName: {{ .Release.Name }}-backups}}{{ include "identity.authorityVolume" . }}]
+{{- end }}
+
+{{- /* What follows in the lists of mounts and volumes: the certificate, without the key that may be beside it. */ -}}
+{{- define "identity.authorityMount" -}}
+{{- if .Values.authoritySecret }}, {name: authority, mountPath: /etc/identity/authorities, readOnly: true}{{ end }}
+{{- end }}
+
+{{- define "identity.authorityVolume" -}}
+{{- with .Values.authoritySecret }}, {name: authority, secret: {secretName: {{ . }}, items: [{key: ca.crt, path: ca.crt}]}}{{ end }}
 {{- end }}
 
 {{- /* On different machines, and in different zones where there are any. The argument is the label. */ -}}
