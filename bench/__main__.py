@@ -79,7 +79,7 @@ def _options() -> argparse.Namespace:
     if unknown := set(options.names) - set(NAMES):
         parser.error(f"there is no measurement {', '.join(sorted(unknown))}")
     if options.smoke:
-        options.rounds, options.seconds = 1, 0.3
+        options.rounds, options.seconds = 1, 0.15
     if options.results is None:
         options.results = home.ROOT / "var/bench-smoke" if options.smoke else RESULTS
     return options

@@ -1,5 +1,7 @@
 """Settings of libraries that depend on no variable."""
 
+from collections.abc import Callable
+
 STATIC_URL = "/static/"
 
 CORS_URLS_REGEX = r"^/(uflow|authmgr|clientms|webauthn|exsvc|\.well-known)/"
@@ -15,18 +17,24 @@ CORS_EXPOSE_HEADERS = [
 ]
 CORS_PREFLIGHT_MAX_AGE = 600
 
+
+def _static(path: str) -> Callable[[object], str]:
+    """Return the URL of a static file as a function: unfold tries to import each string as a module, on every page."""
+    return lambda _request: f"{STATIC_URL}{path}"
+
+
 UNFOLD = {
     "SITE_TITLE": "Identity platform",
     "SITE_HEADER": "Identity platform",
     "SITE_URL": "/docs/",
     "SITE_SYMBOL": "shield_person",
-    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": f"{STATIC_URL}console/icon.svg"}],
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": _static("console/icon.svg")}],
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": False,
     "DASHBOARD_CALLBACK": "console.metrics.dashboard.context",
     "SIDEBAR": {"navigation": "console.frame.navigation.sidebar"},
-    "STYLES": [f"{STATIC_URL}console/records.css", f"{STATIC_URL}console/find.css"],
-    "SCRIPTS": [f"{STATIC_URL}console/find.js"],
+    "STYLES": [_static("console/records.css"), _static("console/find.css")],
+    "SCRIPTS": [_static("console/find.js")],
     "ACCOUNT": {"navigation": "console.frame.navigation.own_links"},
 }
 

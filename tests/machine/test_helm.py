@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import jsonschema
+import jsonschema_rs
 import pytest
 
 from tests.machine.conftest import ROOT
@@ -21,7 +21,7 @@ def schema() -> Any:
 
 
 def test_default_values_obey_their_schema() -> None:
-    jsonschema.validate(values(), schema())
+    jsonschema_rs.validate(schema(), values())
 
 
 @pytest.mark.parametrize(
@@ -36,8 +36,8 @@ def test_default_values_obey_their_schema() -> None:
     ],
 )
 def test_schema_rejects_wrong_values(section: str, wrong: dict[str, Any]) -> None:
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(values() | {section: wrong}, schema())
+    with pytest.raises(jsonschema_rs.ValidationError):
+        jsonschema_rs.validate(schema(), values() | {section: wrong})
 
 
 def test_templates_use_every_value_and_no_other() -> None:

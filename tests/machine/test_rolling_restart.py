@@ -58,8 +58,8 @@ def load(port: int, *calls: tuple[str, str, dict[str, str], bytes | None]) -> It
                 connection.close()
                 with guard:
                     heard[outcome] += 1
-                # Hundreds of requests a second; without a pause they would take the CPU from the instances that start.
-                ended.wait(0.02)
+                # A hundred requests a second; more would take the CPU from the instances that start.
+                ended.wait(0.05)
 
     clients = [threading.Thread(target=work) for _ in range(CLIENTS)]
     for client in clients:

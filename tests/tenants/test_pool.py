@@ -160,11 +160,20 @@ def budget_in_use(tenants: list[Tenant]) -> Iterator[threading.Event]:
             done.result()
 
 
+@pytest.fixture
+def budget_of_tenants() -> Iterator[list[Tenant]]:
+    """As many tenants as the budget has connections: `many_tenants` would be created for one quiet test."""
+    tenants = make_tenants(BUDGET)
+    yield tenants
+    for tenant in tenants:
+        throw_away(tenant)
+
+
 @pytest.mark.quiet_machine
 def test_request_waits_two_seconds_for_exhausted_budget_then_503(
-    many_tenants: list[Tenant], tenant: TestTenant
+    budget_of_tenants: list[Tenant], tenant: TestTenant
 ) -> None:
-    with budget_in_use(many_tenants):
+    with budget_in_use(budget_of_tenants):
         began = time.monotonic()
         rejected = tenant.api.get("/uflow/user/enduser/list", {"tenant_id": str(tenant.id)})
         waited = time.monotonic() - began

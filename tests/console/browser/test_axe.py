@@ -8,6 +8,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,7 +26,8 @@ pytestmark = [pytest.mark.needs("chromium", "chromedriver", "node"), pytest.mark
 WAYS = [(1366, "light"), (320, "dark"), (1366, "dark"), (320, "light")]
 VIOLATIONS = """
 const done = arguments[0];
-axe.run().then((found) => done(found.violations.map((one) => [one.id, one.nodes.map((node) => node.html.slice(0, 200))])));
+const faults = (found) => found.violations.map((one) => [one.id, one.nodes.map((node) => node.html.slice(0, 200))]);
+axe.run({resultTypes: ['violations']}).then((found) => done(faults(found)));
 """
 THEME = "return document.documentElement.classList.contains('dark') ? 'dark' : 'light'"
 HEADING = presence_of_element_located((By.CSS_SELECTOR, "main h1"))
@@ -44,13 +46,18 @@ def kind_of(address: str) -> str:
     return IDS.sub("*", urlsplit(address).path)
 
 
-def crawled(visitor: Visitor, start: str) -> Iterator[str]:
-    """Open one page of each kind that links lead to; yield its kind while it is open."""
+def crawled(visitor: Visitor, start: str) -> Iterator[tuple[str, list[tuple[int, str]]]]:
+    """Open one page of each kind that links lead to; yield its kind and the ways to check it while it is open."""
     waiting, known = [visitor.url + start], {kind_of(start)}
-    while waiting:
+    for number in count():
+        if not waiting:
+            return
         address = waiting.pop(0)
+        ways = WAYS if EVERY_WAY else [WAYS[number % len(WAYS)]]
+        # Before the page is loaded: to change the theme, it is loaded again.
+        show(visitor, *ways[0])
         visitor.browser.get(address)
-        yield kind_of(address)
+        yield kind_of(address), ways
         for link in visitor.browser.execute_script(LINKS):
             path = urlsplit(link).path
             if path.startswith("/admin/") and kind_of(link) not in known and not LEFT_OUT.search(path):
@@ -58,14 +65,19 @@ def crawled(visitor: Visitor, start: str) -> Iterator[str]:
                 waiting.append(link)
 
 
+def show(visitor: Visitor, width: int, theme: str) -> None:
+    """Give the browser this width and theme."""
+    command: Callable[..., Any] = visitor.browser.execute_cdp_cmd  # type: ignore[attr-defined]  # Chromium's driver has it
+    shown = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    command("Emulation.setDeviceMetricsOverride", shown)
+    command("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": theme}]})
+
+
 def faults_of(visitor: Visitor, name: str, ways: list[tuple[int, str]]) -> list[Any]:
     """Return what axe finds on the open page, and by how much it is too wide."""
-    command: Callable[..., Any] = visitor.browser.execute_cdp_cmd  # type: ignore[attr-defined]  # Chromium's driver has it
     found: list[Any] = []
     for width, theme in ways:
-        shown = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
-        command("Emulation.setDeviceMetricsOverride", shown)
-        command("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": theme}]})
+        show(visitor, width, theme)
         if visitor.browser.execute_script(THEME) != theme:
             # The page follows the browser's theme when it is loaded.
             visitor.browser.refresh()
@@ -93,10 +105,10 @@ def test_no_page_has_a_fault(place: Place, visit: Callable[[str], Visitor]) -> N
     ann.browser.implicitly_wait(0)
     faults: dict[str, Any] = {}
     pages = 0
-    for number, name in enumerate(crawled(ann, "/admin/")):
+    for name, ways in crawled(ann, "/admin/"):
         pages += 1
         WebDriverWait(ann.browser, 10).until(HEADING, name)
-        if found := faults_of(ann, name, WAYS if EVERY_WAY else [WAYS[number % len(WAYS)]]):
+        if found := faults_of(ann, name, ways):
             faults[name] = found
     assert not faults, json.dumps(faults, indent=1)
     assert pages >= 60
