@@ -36,7 +36,7 @@ from django.core.management import call_command
 from django.db import connection
 settings.DATABASES["default"]["NAME"] = connection.settings_dict["NAME"] = sys.argv[1]
 call_command("tenant_worker", "--size", "2", "--every", "0.1", "--purge-every", "0.5",
-  "--index-every", "0", "--figures-every", "0", "--tenants-per-second", "1000")
+  "--index-every", "0", "--figures-every", "0", "--tenants-per-second", "0")
 """
 
 

@@ -1,3 +1,4 @@
+import math
 import sys
 from argparse import ArgumentParser
 
@@ -63,10 +64,10 @@ class Command(terminal.OperatorCommand):
         )
         parser.add_argument(
             "--tenants-per-second",
-            type=terminal.at_least(1),
+            type=terminal.at_least(0),
             default=15,
-            help="How many tenants the periodic tasks visit in a second at most, so that requests keep the processors "
-            "(default 15).",
+            help="How many tenants the periodic tasks visit in a second at most, fewer while their server is busy, so that "
+            "requests keep the processors (default 15); 0: without a limit.",
         )
         parser.add_argument("--once", action="store_true", help="Fill the pool once and exit.")
         metrics_server.add_argument(parser)
@@ -95,7 +96,7 @@ class Command(terminal.OperatorCommand):
             most=servers.BACKGROUND_CONNECTIONS,
             wait=servers.BACKGROUND_WAIT_SECONDS,
             keep_seconds=0.0,
-            open_per_second=tenants_per_second,
+            open_per_second=tenants_per_second or math.inf,
         )
         LEASES.start(own=servers.TENANT_WORKER_CONNECTIONS, command="tenant_worker")
         task_queue.run_worker(
