@@ -38,14 +38,18 @@ def test_deliverer_closes_the_connection_that_it_does_not_use(
         with servers.maintenance(main_server()) as raw:
             return int(raw.execute(KEPT, [name, database]).fetchall()[0][0])
 
+    def keeps_one() -> bool:
+        # A deliverer of another test may have taken the tenant.
+        wakeups.wake(tenant.id, seconds=0)
+        return within(3, lambda: kept() > 0)
+
     log = tmp_path / "deliverer.log"
     with log.open("w") as lines:
         command = [sys.executable, "manage.py", "deliver_events"]
         deliverer = subprocess.Popen(command, env=variables, cwd=ROOT, stdout=lines, stderr=lines)
     try:
         assert within(60, lambda: "Ready." in log.read_text()), log.read_text()
-        wakeups.wake(tenant.id, seconds=0)
-        assert within(20, lambda: kept() > 0), log.read_text()
+        assert within(60, keeps_one), log.read_text()
         # Five seconds later, at the next renewal of its leases.
         assert within(20, lambda: kept() == 0)
     finally:
