@@ -26,7 +26,7 @@ UNFOLD = {
     "DASHBOARD_CALLBACK": "console.metrics.dashboard.context",
     "SIDEBAR": {"navigation": "console.frame.navigation.sidebar"},
     "STYLES": [f"{STATIC_URL}console/records.css", f"{STATIC_URL}console/find.css"],
-    "SCRIPTS": [f"{STATIC_URL}console/find.js"],
+    "SCRIPTS": [f"{STATIC_URL}console/find.js", f"{STATIC_URL}console/sent_once.js"],
     "ACCOUNT": {"navigation": "console.frame.navigation.own_links"},
 }
 
