@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from console.frame.access import Page
 
 _EXEMPT: Final = "processed_each_time"
-# Django masks the browser's CSRF token for each page anew: the masked token stands for the page that was rendered.
+# Django masks the browser's CSRF token differently for each page: the masked token stands for the page that was rendered.
 _FORM_TOKEN: Final = "csrfmiddlewaretoken"
 
 
