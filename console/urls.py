@@ -8,6 +8,7 @@ from django.urls import URLPattern, path
 from console.audit_logs import pages as audit_logs
 from console.frame.access import Page
 from console.frame.modes import in_every_mode
+from console.frame.sent_forms import processed_each_time
 from console.jobs import admin as jobs
 from console.people import bulk, chooser, end_user, groups_and_roles, invitations, support, transfer
 from console.platform import (
@@ -102,7 +103,7 @@ SIGNED_IN: Final[Paths] = (
     ("inside/trail/", "tenant_trail", audit_logs.of_tenant),
     ("inside/trail/export/", "tenant_audit_export", audit_logs.TenantExport.as_view()),
     ("inside/branding/", "branding", branding.BrandingPage.as_view()),
-    ("inside/branding/preview/", "branding_preview", branding.BrandingPreview.as_view()),
+    ("inside/branding/preview/", "branding_preview", processed_each_time(branding.BrandingPreview.as_view())),
     ("inside/signing-keys/", "tenant_signing_keys", keys.tenant_signing_keys),
     ("inside/signing-keys/rotate/", "tenant_signing_keys_rotate", keys.RotateOfTenant.as_view()),
     ("inside/signing-keys/<str:kid>/withdraw/", "tenant_signing_key_withdraw", keys.WithdrawOfTenant.as_view()),

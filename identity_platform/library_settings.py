@@ -34,7 +34,7 @@ UNFOLD = {
     "DASHBOARD_CALLBACK": "console.metrics.dashboard.context",
     "SIDEBAR": {"navigation": "console.frame.navigation.sidebar"},
     "STYLES": [_static("console/records.css"), _static("console/find.css")],
-    "SCRIPTS": [_static("console/find.js")],
+    "SCRIPTS": [_static("console/find.js"), _static("console/sent_once.js")],
     "ACCOUNT": {"navigation": "console.frame.navigation.own_links"},
 }
 

@@ -210,6 +210,7 @@ MIDDLEWARE = [
     "console.frame.middleware.ConsoleStaticFiles",
     "console.frame.middleware.ConsoleCompression",
     "console.frame.middleware.ConsoleLanguage",
+    "console.frame.sent_forms.SentForms",
     "console.frame.middleware.ConsoleSessions",
     "console.frame.middleware.ConsoleForgeryProtection",
     "console.frame.middleware.ConsoleSignIn",

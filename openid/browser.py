@@ -66,11 +66,6 @@ def form_token(tenant_id: UUID, browser: str, session: str | None) -> str:
     return keyed_digest(bound, key=_key(), purpose="form of a hosted page").hex()
 
 
-def form_digest(sent: str) -> str:
-    """Return what stands for a form with all that was entered; without the key, its entries cannot be guessed."""
-    return keyed_digest(sent, key=_key(), purpose="sent form of a hosted page").hex()
-
-
 def steps_key() -> bytes:
     """Return the key that seals the cookie of a sign-in that is not complete."""
     return derive_key(_key(), "steps of a sign-in")

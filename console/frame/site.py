@@ -13,6 +13,7 @@ from console.frame.breadcrumbs import crumbs_of
 from console.frame.modes import in_every_mode, with_modes
 from console.frame.records import NOTHING, render_page
 from console.frame.scope import NoTenantChosen, chosen_tenant, page_tenant, to_the_chooser
+from console.frame.sent_forms import processed_each_time
 from identity_platform.api.errors import ApiError
 from identity_platform.api.handlers import note_rejection
 from userflow.errors import InsufficientAuthentication
@@ -47,6 +48,7 @@ class ConsoleSite(UnfoldAdminSite):  # type: ignore[misc]  # unfold has no types
 
         return new_password(request)
 
+    @processed_each_time
     def search(self, request: HttpRequest, extra_context: Context | None = None) -> HttpResponse:
         """Replace unfold's search, which caches what it has found and looks at the names of lists only."""
         from console.find.views import find
@@ -112,4 +114,5 @@ def with_error_pages(page: Page) -> Page:
 def _error_page(request: HttpRequest, status: int, title: str, text: str) -> HttpResponse:
     # A row that is gone leads back to its list.
     lists = crumbs_of(request) if status == 404 else []
-    return render_page(request, "console/error.html", title, {"text": text, "lists": lists}, status=status)
+    context: Context = {"text": text, "lists": lists, "reference": getattr(request, "request_id", "")}
+    return render_page(request, "console/error.html", title, context, status=status)

@@ -15,6 +15,7 @@ from console.frame.lists import uuid_or_none
 from console.frame.navigation import AUDIT_LOG, OPEN_TENANT, permitted
 from console.frame.records import render_page
 from console.frame.scope import RECENT, choose_tenant, chosen_tenant, console_path
+from console.frame.sent_forms import processed_each_time
 from tenants.models import Tenant
 from tenants.states import State
 
@@ -26,6 +27,7 @@ class Search(forms.Form):
     q = forms.CharField(max_length=255, required=False, strip=True)
 
 
+@processed_each_time
 def chooser(request: HttpRequest) -> HttpResponse:
     """Find a tenant by name or slug and open it; `?tenant=` proposes one. Only a POST opens."""
     if not require(request, "tenants:read").is_operator:

@@ -22,6 +22,7 @@ from django.views.decorators.http import require_POST
 from console.frame.access import Context, Page, staff_or_none, step_up_first, to_step_up
 from console.frame.lists import uuid_or_none
 from console.frame.records import Text
+from console.frame.sent_forms import processed_each_time
 from console.signin import errors, forms, steps
 from console.signin.errors import page
 from console.signin.proofs import ProofConfirmView, proof_in
@@ -164,6 +165,7 @@ def add_passkey(request: HttpRequest, who: Enroller) -> HttpResponse:
     return page(request, "console/signin/add_passkey.html", context, error=error)
 
 
+@processed_each_time
 @require_POST
 @enrollment_page(WEBAUTHN)
 def creation_options(request: HttpRequest, who: Enroller) -> HttpResponse:

@@ -8,6 +8,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
 from console.frame.access import is_signed_in, staff_at, staff_or_none
+from console.frame.sent_forms import processed_each_time
 from console.signin import errors, forms, proofs, steps
 from console.signin.errors import page
 from identity_platform.api.errors import ApiError, NotSignedIn
@@ -146,6 +147,7 @@ def reauthenticate(request: HttpRequest) -> HttpResponse:
     return page(request, "console/signin/reauthenticate.html", context, error=error)
 
 
+@processed_each_time
 @never_cache
 @require_POST
 def passkey_options(request: HttpRequest) -> HttpResponse:

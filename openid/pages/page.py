@@ -18,6 +18,7 @@ from django.utils.translation import gettext, gettext_lazy
 
 from identity_platform.api.errors import ApiError, MethodNotAllowed
 from identity_platform.api.handlers import as_api_error, note_rejection
+from identity_platform.api.repeated_forms import form_key, respond_once
 from identity_platform.audit.origin import set_language
 from identity_platform.crypto import new_token
 from openid import browser
@@ -26,7 +27,6 @@ from openid.pages import errors
 from openid.pages.forms import PageForm
 from openid.pages.journey_state import FORM_TOKEN, JourneyState
 from openid.pages.languages import choose_language, chosen_language, is_choice_of_language, language_links
-from openid.pages.repeated_forms import form_key, respond_once
 from openid.tenant_of_request import tenant_of_request
 from tenants.context import in_tenant
 from tenants.hosts import tenant_at_host
@@ -131,7 +131,7 @@ class Page(JourneyState):
         first = partial(self._respond_first, request, is_known=known_browser is not None, **kwargs)
         if known_browser is None or request.method != "POST" or self.is_data or self.from_applications:
             return first()
-        key = form_key(request, self.tenant.tenant_id, known_browser)
+        key = form_key(request, self.tenant.tenant_id.hex, known_browser)
         # Without a value of its own, the same entries in another form could not be told apart.
         return respond_once(key, first) if "." in request.POST.get(FORM_TOKEN, "") else first()
 

@@ -192,3 +192,4 @@ def test_row_that_is_gone_leads_to_its_list(rows: tuple[TestTenant, Ids, Staff])
         gone = operator.get(reverse(f"admin:{name}", args=[ids[kind]]))
         link = f'href="{reverse(f"admin:{page}")}"'
         assert (gone.status_code, link in gone.text.partition('id="content"')[2]) == (404, True)
+        assert f"give this number: {gone.headers['X-Request-ID']}" in gone.text

@@ -21,6 +21,7 @@ SHARING = (
     "tests/openid/pages/test_browser_double_clicks.py",
     "tests/openid/pages/test_browser_tabs.py",
     "tests/openid/pages/test_browser_ways_on.py",
+    "tests/console/browser/test_double_clicks.py",
 )
 
 # These visit all tenants of the test database, of which every test leaves some.

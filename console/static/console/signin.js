@@ -43,10 +43,13 @@ for (const form of document.querySelectorAll("form[data-passkey]")) {
   const field = form.elements.credential;
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
+    // A second click would end the first one's ceremony.
+    if (form.dataset.sent) return;
     if (typeof PublicKeyCredential !== "function" || !PublicKeyCredential.parseRequestOptionsFromJSON) {
       say(form, form.dataset.unsupported);
       return;
     }
+    form.dataset.sent = "true";
     say(form, form.dataset.waiting);
     try {
       field.value = JSON.stringify(await credential(form));
@@ -54,6 +57,7 @@ for (const form of document.querySelectorAll("form[data-passkey]")) {
       // Not the event's way: that would come here again.
       HTMLFormElement.prototype.submit.call(form);
     } catch (problem) {
+      delete form.dataset.sent;
       say(form, reason(form, problem));
     }
   });

@@ -10,7 +10,7 @@ import pytest
 from django.core.cache import cache
 from django.http import HttpResponse
 
-from openid.pages import repeated_forms
+from identity_platform.api import repeated_forms
 from openid.pages.steps import MOST_JOURNEYS
 from tenants.models import Tenant
 from tests.mfa.people import new_user

@@ -5,21 +5,25 @@ user who has just registered would exist already.
 """
 
 import base64
+import hashlib
+import json
 import time
 from collections.abc import Callable
 from typing import Final
-from uuid import UUID
 
 import orjson
 import redis
+from django.conf import settings
 from django.core.cache import cache
+from django.core.files.uploadedfile import UploadedFile
 from django.http import HttpRequest, HttpResponse
 
-from identity_platform.crypto import SealBroken, SealContext, hash_token, seal, unseal
-from openid import browser
+from identity_platform.crypto import SealBroken, SealContext, derive_key, hash_token, keyed_digest, seal, unseal
 
 # How long a response is kept, how long its form may be processed, and how long a second sender waits for it.
 KEPT_SECONDS: Final = 120
+# A page with an error is kept for a double click only: what was wrong may be right when its user reloads it.
+ERROR_KEPT_SECONDS: Final = 10
 PROCESSED_SECONDS: Final = 60
 WAITED_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.05
@@ -30,13 +34,24 @@ _NOT_KEPT: Final = frozenset({403, 429})
 _PROCESSED: Final = b""
 
 
-def form_key(request: HttpRequest, tenant_id: UUID, browser_token: str) -> str:
-    """Return what stands for a form that a browser has sent, with all that was entered.
+def form_key(request: HttpRequest, *sender: str) -> str:
+    """Return what stands for a form with all that was entered. `sender` are the tokens of the browser that has sent it.
 
-    Each form that is rendered has a value of its own, so that the same entries in another one are another form.
+    Each form that is rendered has a value of its own, so that the same entries in another one are another form. Without
+    the key of the digest, entries cannot be guessed.
     """
-    parts = [tenant_id.hex, browser_token, request.get_full_path(), hash_token(request.body.decode("latin-1")).hex()]
-    return browser.form_digest(" ".join(parts))
+    files = [[name, file.name, _digest_of(file)] for name, uploads in request.FILES.lists() for file in uploads]
+    # Not orjson: what a browser sends may be no valid Unicode.
+    sent = json.dumps([sender, request.get_full_path(), list(request.POST.lists()), files])
+    return keyed_digest(sent, key=_key(), purpose="sent form").hex()
+
+
+def _digest_of(file: "UploadedFile[bytes]") -> str:
+    digest = hashlib.sha256()
+    for chunk in file.chunks():
+        digest.update(chunk)
+    file.seek(0)
+    return digest.hexdigest()
 
 
 def respond_once(key: str, respond: Callable[[], HttpResponse]) -> HttpResponse:
@@ -50,13 +65,12 @@ def respond_once(key: str, respond: Callable[[], HttpResponse]) -> HttpResponse:
         return respond()
     if earlier is not None:
         return earlier
-    sealed: bytes | None = None
+    response: HttpResponse | None = None
     try:
         response = respond()
-        sealed = _sealed(key, response)
         return response
     finally:
-        _store(key, sealed)
+        _store(key, response)
 
 
 def _earlier(key: str) -> HttpResponse | None:
@@ -72,12 +86,15 @@ def _earlier(key: str) -> HttpResponse | None:
     return None
 
 
-def _store(key: str, sealed: bytes | None) -> None:
+def _store(key: str, response: HttpResponse | None) -> None:
+    """Store the response for a second sender, or let the form be processed again if there is none to repeat."""
+    sealed = _sealed(key, response) if response is not None else None
     try:
-        if sealed is None:
+        if response is None or sealed is None:
             cache.delete(_name(key))
         else:
-            cache.set(_name(key), sealed, timeout=KEPT_SECONDS)
+            is_error = response.status_code >= 400
+            cache.set(_name(key), sealed, timeout=ERROR_KEPT_SECONDS if is_error else KEPT_SECONDS)
     except (redis.RedisError, OSError):
         # The form has been processed; its response goes to the browser.
         return
@@ -97,12 +114,12 @@ def _sealed(key: str, response: HttpResponse) -> bytes | None:
         ],
         "content": base64.b64encode(response.content).decode(),
     }
-    return seal(orjson.dumps(stored), data_key=browser.steps_key(), context=_context(key))
+    return seal(orjson.dumps(stored), data_key=_seal_key(), context=_context(key))
 
 
 def _opened(key: str, blob: bytes) -> HttpResponse | None:
     try:
-        stored = orjson.loads(unseal(blob, data_key=browser.steps_key(), context=_context(key)))
+        stored = orjson.loads(unseal(blob, data_key=_seal_key(), context=_context(key)))
     except SealBroken:
         return None
     response = HttpResponse(
@@ -112,6 +129,14 @@ def _opened(key: str, blob: bytes) -> HttpResponse | None:
         response.cookies[name] = value
         response.cookies[name].update(attributes)
     return response
+
+
+def _key() -> bytes:
+    return hash_token(str(settings.SECRET_KEY))
+
+
+def _seal_key() -> bytes:
+    return derive_key(_key(), "responses to sent forms")
 
 
 def _name(key: str) -> str:
