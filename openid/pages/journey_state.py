@@ -69,7 +69,7 @@ class JourneyState(View):
         return self.stated_handle or (other if is_journey(other) else "")
 
     def _check_form(self, request: HttpRequest) -> None:
-        """Raise FormExpired unless the form was rendered for this browser, session (CSRF) and account; its class is the reason."""
+        """Raise FormExpired unless the form was rendered for this browser, session (CSRF) and account; its class says why."""
         # Sent by browsers of the last years; a page of another site that knows no token is rejected without it too.
         site = request.headers.get("Sec-Fetch-Site", "same-origin")
         of_browser, of_session, of_account = read_form_token(request.POST.get(FORM_TOKEN, ""))

@@ -186,3 +186,5 @@ def test_tabs_approve_devices_for_the_account_they_show(
     for number, error in ((0, "access_denied"), (1, None)):
         poll = {"client_id": television, "grant_type": DEVICE_CODE, "device_code": codes[number]["device_code"]}
         assert requests.post(f"{place.url}{person.root}/token", poll, timeout=60).json().get("error") == error
+    # The authenticator of the fixture belongs to the first tab.
+    tabs.show(0)
