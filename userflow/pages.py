@@ -21,7 +21,7 @@ def landing_page(request: HttpRequest, template: str) -> HttpResponse:
         response = render(request, "pages/closed.html", {"text": closed.text}, status=closed.status)
         response.headers["Retry-After"] = closed.headers["Retry-After"]
     else:
-        response = render(request, template, {"nonce": nonce})
+        response = render(request, template, {"nonce": nonce, "reference": getattr(request, "request_id", "")})
     # Only this page's own script may run where users enter a new password.
     response.headers["Content-Security-Policy"] = (
         f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; img-src 'self'; "

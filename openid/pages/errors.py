@@ -21,7 +21,7 @@ from mfa.errors import (
     PhoneTaken,
     SecretNotIssued,
 )
-from openid.errors import AuthorizationRejected, LogoutRejected, TenantMoved
+from openid.errors import AuthorizationRejected, LogoutRejected, RequestExpired, TenantMoved
 from openid.pages.times import local_time
 from tenants.errors import MaintenanceMode, ReadOnlyMode, TenantBusy, TenantSuspended, UnknownTenant
 from userflow.errors import (
@@ -55,6 +55,22 @@ class FormExpired(NotAllowed):
 
     code = "form_expired"
     message = "This form has expired. Open the page again."
+
+
+class SignedInElsewhere(FormExpired):
+    """403: another tab of the browser has signed in since the form was rendered."""
+
+
+class SignedOutElsewhere(FormExpired):
+    """403: the session that the form was rendered for has ended, or another tab of the browser has signed out."""
+
+
+class OtherAccount(FormExpired):
+    """403: another tab of the browser has gone on with another account in the journey of the form."""
+
+
+class RequestOfOtherBrowser(RequestExpired):
+    """400: the authorization request is one of another browser, or this one accepts no cookies."""
 
 
 class RequestMissing(NotFound):
@@ -115,7 +131,35 @@ _TEXTS: Final[tuple[tuple[type[ApiError] | tuple[type[ApiError], ...], "StrPromi
     (EmailUndoInvalid, _("This link is invalid or has expired, or it was used before.")),
     (InvitationInvalid, _("This invitation is invalid or has expired. Ask for a new one.")),
     (NoPasswordHere, _("Your account has no password here. Sign in the way you did before.")),
+    (
+        SignedInElsewhere,
+        _(
+            "You have signed in in another tab of this browser since this page was opened, perhaps with another account."
+            " Nothing was changed. Open the page again to go on."
+        ),
+    ),
+    (
+        SignedOutElsewhere,
+        _(
+            "You have signed out in another tab of this browser since this page was opened, or your session has ended."
+            " Nothing was changed. Open the page again to go on."
+        ),
+    ),
+    (
+        OtherAccount,
+        _(
+            "You have gone on with another account in another tab of this browser since this page was opened. Nothing was"
+            " changed. Open the page again to go on."
+        ),
+    ),
     (FormExpired, _("This page was open for too long, or your browser does not accept cookies. Open it again.")),
+    (
+        RequestOfOtherBrowser,
+        _(
+            "This sign-in was begun in another browser, or your browser does not accept cookies. Allow cookies for this"
+            " site, then go back to the application and sign in again."
+        ),
+    ),
     (RequestMissing, _("This sign-in has expired. Go back to the application and sign in again.")),
     (TenantSuspended, _("Signing in is paused here at the moment. Ask the people who run this service.")),
     (TenantMoved, _("The sign-in has moved to another address. Go back to the application and sign in again.")),

@@ -21,7 +21,9 @@ from openid.authorization.flow import Step, next_step
 from openid.authorization.requests import Pending, pending_request
 from openid.authorization.responses import FORM_POST, AuthorizationResponse
 from openid.device.codes import keep_approved_codes
+from openid.errors import RequestExpired
 from openid.models import AuthorizationCode
+from openid.pages import errors
 from openid.pages.page import Context, Page
 from openid.pages.steps import Steps, latest_steps, new_journey
 from tenants.context import in_tenant, tenant_atomic
@@ -71,7 +73,14 @@ class JourneyPage(Page):
     @cached_property
     def pending(self) -> Pending | None:
         """Return the application's request. Raises RequestExpired, also for the request of another browser."""
-        return self._find(self.handle) if self.handle else None
+        if not self.handle:
+            return None
+        try:
+            return self._find(self.handle)
+        except RequestExpired as error:
+            if self.is_known_browser:
+                raise
+            raise errors.RequestOfOtherBrowser from error
 
     @property
     def ui_locales(self) -> tuple[str, ...]:

@@ -69,18 +69,30 @@ class JourneyState(View):
         return self.stated_handle or (other if is_journey(other) else "")
 
     def _check_form(self, request: HttpRequest) -> None:
-        """Raise FormExpired unless the form was rendered for this browser, session (CSRF) and account."""
+        """Raise FormExpired unless the form was rendered for this browser, session (CSRF) and account; its class says why."""
         # Sent by browsers of the last years; a page of another site that knows no token is rejected without it too.
         site = request.headers.get("Sec-Fetch-Site", "same-origin")
-        token, _, rest = request.POST.get(FORM_TOKEN, "").partition(".")
-        is_ours = site in ("same-origin", "none") and same(token, self._session_token())
-        if not is_ours or (self.account and not same(rest.partition(".")[2], self._account_token())):
+        of_browser, of_session, of_account = read_form_token(request.POST.get(FORM_TOKEN, ""))
+        if site not in ("same-origin", "none") or not same(of_browser, self._browser_token()):
             raise errors.FormExpired
+        if not same(of_session, self._session_token()):
+            raise errors.SignedOutElsewhere if self.session_cookie is None else errors.SignedInElsewhere
+        if self.account and not same(of_account, self._account_token()):
+            raise errors.OtherAccount
+
+    @property
+    def is_known_browser(self) -> bool:
+        """Return whether the browser has sent the cookie that stands for it, so it accepts cookies."""
+        return browser.read_cookie(self.request, browser.BROWSER, self.tenant.tenant_id) is not None
 
     def _form_token(self) -> str:
-        """Return what a form sends: the tokens of session and account, and between them a value of this form alone."""
+        """Return what a form sends: the tokens of session, browser and account, and a value of this form alone."""
         account = self._account_token() if self.account else ""
-        return f"{self._session_token()}.{secrets.token_urlsafe(9)}.{account}"
+        return f"{self._session_token()}.{secrets.token_urlsafe(9)}.{self._browser_token()}.{account}"
+
+    def _browser_token(self) -> str:
+        # Only tells a form of another session from that of another browser. No session's cookie has this value.
+        return browser.form_token(self.tenant.tenant_id, self.browser, "browser alone")
 
     def _session_token(self) -> str:
         return browser.form_token(self.tenant.tenant_id, self.browser, self.session_cookie)
@@ -137,3 +149,9 @@ class JourneyState(View):
     def again(self) -> HttpResponse:
         """Redirect to this page, so that a reload sends nothing."""
         return HttpResponse(status=303, headers={"Location": self.request.get_full_path()})
+
+
+def read_form_token(sent: str) -> tuple[str, str, str]:
+    """Return the tokens of browser, session and account of what a form has sent; "" for those that are missing."""
+    session, _unique, browser_token, account = [*sent.split(".", 3), "", "", ""][:4]
+    return browser_token, session, account

@@ -129,10 +129,10 @@ class Page(JourneyState):
         known_browser = browser.read_cookie(request, browser.BROWSER, self.tenant.tenant_id)
         self.browser = known_browser or new_token()
         first = partial(self._respond_first, request, is_known=known_browser is not None, **kwargs)
-        if known_browser is None or request.method != "POST" or self.is_data or self.from_applications:
+        if known_browser is None or request.method != "POST" or self.is_data:
             return first()
         key = form_key(request, self.tenant.tenant_id.hex, known_browser)
-        # Without a value of its own, the same entries in another form could not be told apart.
+        # Without a value of its own, the same entries in another form could not be told apart. Applications' forms have none.
         return respond_once(key, first) if "." in request.POST.get(FORM_TOKEN, "") else first()
 
     def _respond_first(self, request: HttpRequest, *, is_known: bool, **kwargs: object) -> HttpResponse:

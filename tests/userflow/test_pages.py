@@ -12,12 +12,13 @@ from selenium.webdriver.remote.webelement import WebElement
 
 from tests.browsers import wait_on
 from tests.userflow.email.test_proofs import last_proof
+from tests.userflow.email.test_undo import link_to as undo_link_to
 from tests.userflow.invitations.test_invitations import invite, new_address, token_of
 from tests.userflow.mailbox import mails_to, token_in
 from tests.userflow.passwords.test_reset import ADMIN_FORGOT
 from tests.userflow.passwords.test_reset import token_in as reset_token_in
 from tests.userflow.sessions.test_oauth_libraries import place as place
-from tests.world import Api, TestTenant, sign_in_admin
+from tests.world import PASSWORD, Api, TestTenant, sign_in_admin
 from userflow.accounts.models import AdminUser
 from userflow.accounts.realms import ADMINS
 from userflow.email.admin_proofs import start_admin_proof
@@ -155,6 +156,45 @@ def test_page_without_token_reports_incomplete_link(place: str, browser: webdriv
         browser.get(place + page)
         assert says(browser, "problem", "Open the link from the mail again")
         assert not element(browser, "form").is_displayed()
+        leads_on(browser)
+
+
+@pytest.mark.needs("chromium", "chromedriver")
+def test_page_with_an_old_link_leads_on(place: str, browser: webdriver.Chrome) -> None:
+    """A typing error is corrected at the form; a link that is used or expired needs a way on."""
+    browser.get(f"{place}/password/reset#token=p.{'A' * 43}")
+    submit(browser, password=NEW, again=NEW + "x")
+    assert says(browser, "problem", "The passwords do not match.")
+    assert not element(browser, "ways").is_displayed()
+    submit(browser, password=NEW, again=NEW)
+    assert says(browser, "problem", "invalid")
+    leads_on(browser)
+    browser.get(f"{place}/email/undo#token=p.{'A' * 43}")
+    submit(browser)
+    assert says(browser, "problem", "invalid")
+    leads_on(browser)
+
+
+def leads_on(browser: webdriver.Chrome) -> None:
+    """Check that the page has links to the sign-in and to a new password, and the number of a request for support."""
+    links = {link.text: link.get_attribute("href") for link in browser.find_elements(By.CSS_SELECTOR, "#ways a")}
+    assert [str(address).rpartition("/admin")[2] for address in links.values()] == ["/", "/forgotten/"]
+    assert "" not in links
+    assert re.fullmatch(r"If you ask for help, give this number: [0-9a-f]{32}", element(browser, "reference").text)
+
+
+@pytest.mark.needs("chromium", "chromedriver")
+def test_undo_page_leads_to_a_new_password(
+    place: str, new_tenant: Callable[[], TestTenant], browser: webdriver.Chrome
+) -> None:
+    own = new_tenant()
+    admin, change = own.admin, {"email": new_address(), "current_password": PASSWORD}
+    assert own.api.put(f"/uflow/admin/users/{admin.id}", change).status_code == 200
+    browser.get(f"{place}/email/undo#token={undo_link_to(admin.email)}")
+    submit(browser)
+    assert says(browser, "done", f"{admin.email} is the address of your account again")
+    link = browser.find_element(By.CSS_SELECTOR, "#next a")
+    assert (link.text, str(link.get_attribute("href")).endswith("/admin/forgotten/")) == ("Set a new password", True)
 
 
 def test_tenant_can_have_own_pages(new_tenant: Callable[[], TestTenant]) -> None:

@@ -7,15 +7,19 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import requests
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from tests.console.browser.place import Place
 from tests.console.browser.visitor import PASSWORD
 from tests.mfa.browser.demo import totp
+from tests.openid.pages.test_browser import register
 from tests.openid.pages.test_browser import shop as shop
 from tests.openid.pages.test_browser_journeys import NEW, Traveller
 from tests.openid.pages.test_browser_journeys import traveller as traveller
+from tests.openid.pages.test_browser_walk import television as television
+from userflow.accounts.grant_types import DEVICE_CODE
 
 pytestmark = [pytest.mark.needs("chromium", "chromedriver", "node"), pytest.mark.timeout(300)]
 
@@ -79,7 +83,7 @@ def chooses_an_app(person: TwoAccounts) -> None:
 
 def opens_again(person: TwoAccounts) -> None:
     """Go on after the other tab has signed in: forms of before belong to no session, and are rejected."""
-    person.reads("This page was open for too long")
+    person.reads("You have signed in in another tab of this browser")
     person.presses("Open the page again")
 
 
@@ -149,3 +153,38 @@ def test_tabs_of_two_accounts_stay_apart(traveller: Callable[..., Traveller], st
     person.fills("New password", NEW + Keys.ENTER)
     person.reads("Your new password is saved. Sign in with it.")
     person.reads(tabs.emails[0])
+
+
+def test_tabs_approve_devices_for_the_account_they_show(
+    traveller: Callable[..., Traveller], place: Place, shop: dict[str, Any], television: str
+) -> None:
+    start = traveller()
+    person = TwoAccounts(start.browser, start.url, "")
+    person.shop, person.place = shop, start.place
+    tabs, codes = Tabs(person), []
+    tabs.emails = [register(place, shop) for _ in range(2)]
+    for number in (0, 1):
+        asked = {"client_id": television, "scope": "openid email"}
+        codes.append(requests.post(f"{place.url}{person.root}/device_authorization", asked, timeout=60).json())
+        tabs.show(number).opens(f"{person.root}/device?user_code={codes[number]['user_code']}")
+        person.fills("E-mail address", person.email + Keys.ENTER)
+        person.reads("Enter your password")
+    for number in (0, 1):
+        tabs.show(number).fills("Password", PASSWORD + Keys.ENTER)
+        if number == 1:
+            opens_again(person)
+            person.fills("Password", PASSWORD + Keys.ENTER)
+        person.reads(codes[number]["user_code"])
+    tabs.show(0).presses("Allow")
+    opens_again(person)
+    # The page shows whose device it is now.
+    person.reads(tabs.emails[1])
+    person.presses("Cancel")
+    person.reads("Access denied")
+    tabs.show(1).presses("Allow")
+    person.reads("Your device is signed in")
+    for number, error in ((0, "access_denied"), (1, None)):
+        poll = {"client_id": television, "grant_type": DEVICE_CODE, "device_code": codes[number]["device_code"]}
+        assert requests.post(f"{place.url}{person.root}/token", poll, timeout=60).json().get("error") == error
+    # The authenticator of the fixture belongs to the first tab.
+    tabs.show(0)

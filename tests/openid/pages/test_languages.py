@@ -143,6 +143,7 @@ def test_ui_locales_without_catalog_leave_the_browser(tenant: TestTenant) -> Non
 
 def test_page_of_expired_request_is_in_the_browsers_language(tenant: TestTenant) -> None:
     visitor = Visitor(tenant)
+    visitor.opens("signin")
     visitor.opens("signin?request=unknown", Accept_Language="de")
     assert visitor.page.status_code == 400
     assert "Diese Anmeldung ist abgelaufen oder bereits abgeschlossen." in visitor.words

@@ -1,10 +1,13 @@
-"""Forms of the account that a browser sends twice, one after the other and at the same time, over HTTP.
+"""Forms that a browser sends twice, one after the other and at the same time, over HTTP.
 
 test_journeys.py has those of a sign-in, test_browser_double_clicks.py has double clicks in Chromium.
 """
 
+import json
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
+from urllib.parse import urlencode
 from uuid import UUID, uuid4
 
 import pytest
@@ -12,15 +15,19 @@ import pytest
 from mfa.remembered_devices import remembered_devices
 from mfa.webauthn.models import EndUserPasskey
 from tenants.context import in_tenant
+from tenants.models import Tenant
 from tests.mfa.people import TestUser, code_to, messages_to, new_user, some_phone
+from tests.mfa.webauthn.passkeys import new_authenticator, user_with_passkey
 from tests.openid.pages.test_account import signed_in
 from tests.openid.pages.test_journeys import sends_twice, values_of
 from tests.openid.pages.test_remembered_devices import DAYS, remembered, sets
-from tests.openid.pages.visitor import Visitor
+from tests.openid.pages.visitor import Visitor, begin, code_of
+from tests.openid.relying_party import CALLBACK, query_of
 from tests.parallel import run_concurrently
 from tests.userflow.email.test_undo import address, link_to, moved, verified
+from tests.userflow.mailbox import mails_to, token_in
 from tests.world import PASSWORD, TestTenant, new_client
-from userflow.accounts.models import EndUser
+from userflow.accounts.models import Client, EndUser
 from userflow.accounts.session_models import EndUserSession
 
 
@@ -126,3 +133,121 @@ def test_repeated_undo_says_that_the_address_is_restored(tenant: TestTenant, sen
     assert (visitor.page.status_code, "Your e-mail address is restored" in visitor.words) == (200, True)
     with in_tenant(tenant.id):
         assert EndUser.objects.get(pk=user.id).email == user.email
+
+
+def test_repeated_text_message_completes_the_sign_in_and_a_step_up(
+    tenant: TestTenant, send: Callable[..., None]
+) -> None:
+    person, visitor = new_user(tenant).enrol_phone(), Visitor(tenant)
+    begin(visitor)
+    visitor.sends(email=person.email)
+    visitor.sends(password=PASSWORD)
+    for number in (2, 3):
+        send(visitor, send="1")
+        assert "We have sent you a new code." in visitor.words
+        # The first one enrolled the phone.
+        assert len(messages_to(person.phone)) == number
+        send(visitor, sms_code=code_to(person.phone))
+        if number == 2:
+            assert code_of(visitor.page)
+            person.minutes_pass(2)
+            visitor.opens("step-up?next=security")
+    assert visitor.at == "account/security"
+
+
+def credential_of(visitor: Visitor, stage: str, create: Callable[[Any], Any], at: str = "passkey-options") -> str:
+    """Return the response of an authenticator to the options for the form of the page."""
+    before = visitor.page
+    options = visitor.sends(f"{at}?{before.request['QUERY_STRING']}", stage=stage)
+    assert options.status_code == 200, options.content
+    visitor.page = before
+    return json.dumps(create(options.json()))
+
+
+def test_repeated_passkey_signs_in(tenant: TestTenant, send: Callable[..., None]) -> None:
+    _user, authenticator = user_with_passkey(tenant)
+    visitor = Visitor(tenant)
+    begin(visitor)
+    send(visitor, credential=credential_of(visitor, "sign_in", authenticator.get))
+    assert code_of(visitor.page)
+
+
+def test_repeated_passkey_completes_the_second_step_and_a_step_up(
+    tenant: TestTenant, send: Callable[..., None]
+) -> None:
+    user, authenticator = user_with_passkey(tenant)
+    visitor = Visitor(tenant)
+    begin(visitor)
+    visitor.sends(email=user.email)
+    visitor.sends(password=PASSWORD)
+    assert visitor.at == "signin/verify"
+    send(visitor, credential=credential_of(visitor, "second_step", authenticator.get))
+    assert code_of(visitor.page)
+    visitor.opens("step-up?next=security")
+    send(visitor, credential=credential_of(visitor, "step_up", authenticator.get))
+    assert visitor.at == "account/security"
+
+
+def test_repeated_form_creates_one_passkey(tenant: TestTenant, send: Callable[..., None]) -> None:
+    user = tenant.register()
+    visitor = signed_in(tenant, user)
+    visitor.opens("enroll/passkey?own=1")
+    visitor.sends(password=PASSWORD)
+    created = credential_of(visitor, "", new_authenticator().create, "enroll/passkey-options")
+    send(visitor, credential=created)
+    assert (visitor.at, "Your passkey is ready." in visitor.words) == ("account/security", True)
+    with in_tenant(tenant.id):
+        assert EndUserPasskey.objects.filter(user_id=user.id).count() == 1
+
+
+def test_repeated_cancel_returns_to_the_application(tenant: TestTenant, send: Callable[..., None]) -> None:
+    visitor = signed_in(tenant)
+    begin(visitor, client={})
+    assert visitor.at == "consent"
+    send(visitor, deny="1")
+    target = visitor.page.headers["Location"]
+    assert (target.startswith(CALLBACK), query_of(target)["error"]) == (True, "access_denied")
+
+
+@pytest.fixture
+def unverified(new_tenant: Callable[[], TestTenant]) -> tuple[Visitor, str]:
+    """A user who has registered in a tenant that requires verified addresses, and the address."""
+    tenant, email = new_tenant(), address()
+    Tenant.objects.filter(pk=tenant.id).update(settings={"email_verification": "required"})
+    visitor = Visitor(tenant)
+    visitor.opens("register")
+    visitor.sends(email=email, name="", password=PASSWORD)
+    assert visitor.at == "verify-email"
+    return visitor, email
+
+
+def test_repeated_forms_send_one_mail_and_verify_by_its_link(
+    unverified: tuple[Visitor, str], send: Callable[..., None]
+) -> None:
+    visitor, email = unverified
+    send(visitor, email=email, again="1")
+    assert "a new mail is on its way" in visitor.words
+    # The first one is that of the registration.
+    _first, second = mails_to(email)
+    send(visitor, token=token_in(second))
+    assert (visitor.at, "Your e-mail address is verified." in visitor.words) == ("signin/password", True)
+
+
+def test_repeated_sign_out_of_an_application_returns_to_it(tenant: TestTenant, send: Callable[..., None]) -> None:
+    back = "https://app.example.com/bye"
+    Client.objects.filter(pk=tenant.client_id).update(post_logout_redirect_uris=[back])
+    visitor, asked = signed_in(tenant), {"client_id": str(tenant.client_id), "post_logout_redirect_uri": back}
+    visitor.opens("logout?" + urlencode(asked))
+    send(visitor, **asked)
+    assert visitor.page.headers["Location"] == back
+    assert not visitor.session
+
+
+def test_sign_out_that_arrives_after_the_first_returns_too(tenant: TestTenant) -> None:
+    visitor = signed_in(tenant)
+    visitor.opens("logout")
+    question = visitor.page
+    visitor.sends(follow=False)
+    visitor.page = question
+    visitor.sends()
+    assert (visitor.at, "You are signed out." in visitor.words) == ("signin", True)
