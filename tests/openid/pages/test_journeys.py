@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import redis
+from django.conf import settings
 from django.core.cache import cache
 from django.http import HttpResponse
 
@@ -226,6 +228,14 @@ def test_failed_form_is_processed_again(tenant: TestTenant) -> None:
     with pytest.raises(ZeroDivisionError):
         repeated_forms.respond_once(f"raising-{tenant.id}", lambda: HttpResponse(status=1 // 0))
     assert cache.get(f"form:raising-{tenant.id}") is None
+
+
+@pytest.mark.parametrize(("status", "most_seconds"), [(303, 120), (200, 120), (400, 10), (409, 10)])
+def test_page_with_error_is_kept_for_a_double_click_only(tenant: TestTenant, status: int, most_seconds: int) -> None:
+    key = f"kept-{status}-{tenant.id}"
+    repeated_forms.respond_once(key, lambda: HttpResponse(status=status))
+    with redis.from_url(settings.REDIS_URL) as valkey:
+        assert most_seconds - 5 < valkey.ttl(cache.make_key(f"form:{key}")) <= most_seconds
 
 
 def test_stored_response_cannot_be_read_without_the_key(tenant: TestTenant) -> None:
