@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
-from django.views.generic import RedirectView
 from django.urls import URLPattern, URLResolver, get_resolver
+from django.views.generic import RedirectView
 
 from identity_platform.api.views import ApiViewSet, Contract
 from openid.pages.page import Page

@@ -101,7 +101,8 @@ def test_figures_of_unchanged_tenants_are_current_without_a_visit(new_tenant: Ca
     figures = TenantFigures.objects.in_bulk([written.id, quiet.id])
     assert (figures[written.id].users, figures[quiet.id].users) == (1, 0)
     current = figures[quiet.id].collected_at
-    assert current is not None and current >= long_ago
+    assert current is not None
+    assert current >= long_ago
 
 
 def test_trails_of_unchanged_tenants_are_not_opened(new_tenant: Callable[[], TestTenant]) -> None:

@@ -51,7 +51,8 @@ def refresh_session(
     token has no more than the session's scopes and audiences, fewer with `scopes` or `audiences`, and a session that is bound
     to a key needs `dpop_jkt`, the thumbprint of a proof by that key (RFC 9449 section 5). A confidential client may prove
     another key: the session follows it, and access tokens that are bound to the former key end.
-    The loser of a race within `REFRESH_OVERLAP_SECONDS` gets the winner's refresh token, and an access token of what it asked for itself.
+    The loser of a race within `REFRESH_OVERLAP_SECONDS` gets the winner's refresh token, and an access token of what it asked
+    for itself.
     Any other use of a used token, and its use after the successor was used, ends the session: one of the two holders has
     stolen it. The limits and the policy now in force apply, not those of the sign-in. Raises InvalidClient, UnauthorizedClient
     (no such grant type), TenantBusy, InvalidScope, InvalidTarget, DpopProofInvalid (the client gets bound tokens only), and

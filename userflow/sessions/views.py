@@ -106,8 +106,8 @@ class TokenViewSet(ApiViewSet):
         """Get a token for a client, or refresh the tokens of a session.
 
         RFC 6749 sections 4.4 and 6. Keep the refresh token of each response. Where it is a new one (`refresh_token_rotation` of
-        the client), use each once: a second use within `REFRESH_OVERLAP_SECONDS` (10) returns the same one; a later use ends the
-        session.
+        the client), use each once: a second use within `REFRESH_OVERLAP_SECONDS` (10) returns the same one; a later one ends
+        the session.
         """
         asked = self.valid(serializers.TokenIn)
         client_id, credential = stated_client(request, asked)
