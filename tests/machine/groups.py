@@ -59,12 +59,13 @@ OF_WHEELS = {"caddy": "requirements-dev.txt"}
 APART = {
     "moto_server": ("s3-server", "requirements-s3-server.txt"),
     "flask": ("quickstarts", "requirements-quickstarts.txt"),
+    # Debian's is too old for the modules.
+    "go": ("quickstarts", "requirements-quickstarts.txt"),
     "django-admin": ("libraries", "requirements-libraries.txt"),
 }
 # Program that Debian does not have: where it comes from. Its tests are left out without it even in CI.
 FROM_ELSEWHERE = {
     "helm": "https://helm.sh/docs/intro/install/",
-    "go": "https://go.dev/doc/install",
     "oauth2-proxy": "https://oauth2-proxy.github.io/oauth2-proxy/installation",
 }
 PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
