@@ -187,6 +187,7 @@ class Leases:
         if thread is not None:
             requests.put(None)
             thread.join(_END_SECONDS)
+        self._pool.forget_leases()
 
     def counts(self, key: Key) -> bool:
         """Return whether connections to that server are leased: those behind a pooler are not."""

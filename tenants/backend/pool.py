@@ -315,6 +315,11 @@ class TenantConnectionPool:
                 self._leased[server_id] = 0
         self._close(lambda key: key[0] == server_id)
 
+    def forget_leases(self) -> None:
+        """Count no connections as leased any more: this process opens and keeps them without."""
+        with self._changed:
+            self._leased.clear()
+
     def close_surplus(self, server_id: int, *, idle_for: float) -> None:
         """Close connections to the server that were idle for so many seconds, but for the last one used of each database."""
         closing: list[tuple[Key, Raw]] = []

@@ -152,7 +152,7 @@ def test_package_serves_its_first_request(identity: Path, state: Path, tmp_path:
     with served(identity, tmp_path / "log", here) as responds_at:
         printed = (tmp_path / "log").read_text()
         assert f"export IDENTITY_VAR={state}/identity-platform\n" in printed
-        assert "`identity manage demo` prints it again" in printed
+        assert "identity manage demo prints it again" in printed
         for path in ("/admin/login/", "/static/console/find.css", "/t/demo/.well-known/openid-configuration", "/docs/"):
             assert responds_at(path), path
         assert said("manage", "check") == "System check identified no issues (1 silenced).\n"

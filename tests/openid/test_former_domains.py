@@ -95,7 +95,7 @@ def test_request_on_its_way_goes_on(home: TestTenant, name_server: DnsServer) ->
     moved = location(first["domain"], page)
     assert moved == f"{origin_of(second['domain'])}{page}"
     expired = ApiAt(host=second["domain"]).get(page)
-    assert (expired.status_code, "Go back to the application" in expired.content.decode()) == (400, True)
+    assert (expired.status_code, "go back to the application" in expired.content.decode()) == (400, True)
     sent = app.browser.post(page, raw=b"email=a", content_type="application/x-www-form-urlencoded")
     assert (sent.status_code, "has moved to another address" in sent.content.decode()) == (404, True)
     # The application's next request ends at the new issuer.

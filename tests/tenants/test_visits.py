@@ -4,33 +4,23 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 
-from django.db import connections
-
 from console.metrics.actions import collect_figures
 from console.metrics.models import TenantFigures
 from tenants import audit_trails
-from tenants.context import in_tenant
+from tenants.backend.base import POOL
 from tenants.models import TenantDatabase
-from tenants.target import TENANT_ALIAS
 from tenants.visits import Visits
+from tests.machine.conftest import within
 from tests.world import TestTenant
+from userflow.mail_delivery import background
 
 COUNTED_WITHIN_SECONDS = 60.0
 
 
-def within(seconds: float, holds: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
-
-
 def report_writes(tenant: TestTenant) -> None:
-    """Let this process's connection report what it has written now, instead of within seconds."""
-    with in_tenant(tenant.id), connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute("SELECT pg_stat_force_next_flush()")
+    """Let this process's connections report what they have written now, instead of within seconds: they do when they end."""
+    assert background.settle()
+    POOL.close_idle(tenant.row.database.name)
 
 
 def all_visited(visits: Visits) -> None:
@@ -64,8 +54,7 @@ def test_database_that_was_written_is_visited_again(new_tenant: Callable[[], Tes
     write(written)
     assert within(COUNTED_WITHIN_SECONDS, lambda: written.id not in visits.unchanged())
     assert quiet.id in visits.unchanged()
-    visits.visited(written.id)
-    assert written.id in visits.unchanged()
+    settle(visits, written)
 
 
 def test_visit_soon_after_a_write_is_repeated(tenant: TestTenant) -> None:

@@ -12,7 +12,13 @@ from openid.errors import (
     TenantMoved,
     UnsupportedGrantType,
 )
-from openid.pages.errors import WrongOrUnverified
+from openid.pages.errors import (
+    OtherAccount,
+    RequestOfOtherBrowser,
+    SignedInElsewhere,
+    SignedOutElsewhere,
+    WrongOrUnverified,
+)
 from tests.machine.conftest import ROOT
 from tests.openapi.document import EVERYWHERE, document, documented_codes
 from userflow.directory.graph import _LinkTooOld
@@ -25,6 +31,11 @@ SHARED = {
     TenantMoved,
     # Whether the password or the address is wrong or unverified.
     WrongOrUnverified,
+    # Pages tell people why; programs send no forms of pages.
+    SignedInElsewhere,
+    SignedOutElsewhere,
+    OtherAccount,
+    RequestOfOtherBrowser,
     # RFC 9470: one code; the challenge says what is missing.
     FactorRequired,
     _LinkTooOld,

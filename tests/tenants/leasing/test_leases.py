@@ -21,7 +21,7 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import connection, connections, transaction
 from django.db.models import Sum
 from django.db.models.functions import Now
 
@@ -30,7 +30,9 @@ from tenants import servers
 from tenants.backend.base import LEASES, POOL
 from tenants.backend.leases import PLENTY, uses
 from tenants.capacity import main_server
+from tenants.context import in_tenant
 from tenants.models import ConnectionLease, DatabaseServer
+from tenants.target import TENANT_ALIAS
 from tests.machine.conftest import within
 from tests.machine.groups import program
 from tests.registry.processes import ROOT, Server, environment
@@ -400,6 +402,17 @@ def test_reused_connection_costs_no_statement(leasing: None, tenant: TestTenant)
     assert ConnectionLease.objects.get(connections__gt=0).connections == before
     LEASES.end()
     assert read() == with_leases
+
+
+def test_connections_are_kept_after_the_last_lease(leasing: None, tenant: TestTenant) -> None:
+    def backend() -> object:
+        with in_tenant(tenant.id), connections[TENANT_ALIAS].cursor() as cursor:
+            cursor.execute("SELECT pg_backend_pid()")
+            return cursor.fetchone()
+
+    backend()
+    LEASES.end()
+    assert backend() == backend()
 
 
 @pytest.mark.needs("faketime")
