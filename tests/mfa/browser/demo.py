@@ -38,11 +38,14 @@ class Demo:
     def form(self, id: str, **fields: str) -> None:
         """Fill a form in and send it."""
         place = self.visible(f"#{id}")
+        button = f"#{id} button:not([type=button])"
+        # The action before has ended: it moves the focus, away from a field that is being filled in.
+        self.visible(button)
         for name, value in fields.items():
             box = place.find_element(By.NAME, name)
             box.clear()
             box.send_keys(value)
-        self.visible(f"#{id} button:not([type=button])").click()
+        self.visible(button).click()
 
     def press(self, text: str) -> None:
         """Press the button with this text."""
