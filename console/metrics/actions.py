@@ -54,6 +54,8 @@ class Outcome:
     slug: str
     failure: str = ""
     seconds: float = 0.0
+    # Mails or webhook messages are pending: they become overdue by time alone, and their wake-up may be lost.
+    has_pending: bool = False
 
 
 def collect_figures(
@@ -89,7 +91,7 @@ def collect_figures(
             if (result := done.result()) is not None:
                 outcome, first = result
                 since = min(since, first or since)
-                if visits and not outcome.failure:
+                if visits and not outcome.failure and not outcome.has_pending:
                     visits.visited(outcome.tenant_id)
                 outcomes.append(outcome)
                 progress(outcome)
@@ -146,12 +148,14 @@ def _collect(tenant_id: UUID, slug: str, settled: int) -> tuple[Outcome, date | 
     began = time.monotonic()
     first: date | None = None
     failure = ""
+    has_pending = False
     try:
         known, _ = TenantFigures.objects.get_or_create(tenant_id=tenant_id)
         # A long trail is counted in pieces, each of which is saved at once.
         for found in _collected(known, settled):
             first = min([*map(date.fromisoformat, found.by_day()), *([first] if first else [])], default=None)
             _keep(known, found)
+            has_pending = bool(found.pending_mails or found.pending_messages)
     except Exception as problem:
         # A failure of one tenant must not stop the others.
         failure = why(problem)
@@ -160,7 +164,7 @@ def _collect(tenant_id: UUID, slug: str, settled: int) -> tuple[Outcome, date | 
             _note_failure(tenant_id, failure)
         except DatabaseError as problem:
             failure = why(problem)
-    return Outcome(tenant_id, slug, failure, time.monotonic() - began), first
+    return Outcome(tenant_id, slug, failure, time.monotonic() - began, has_pending), first
 
 
 def _collected(known: TenantFigures, settled: int) -> Iterator[queries.Collected]:

@@ -4,14 +4,18 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 
+from django.utils.timezone import now
+
 from console.metrics.actions import collect_figures
 from console.metrics.models import TenantFigures
 from tenants import audit_trails
 from tenants.backend.base import POOL
+from tenants.context import in_tenant
 from tenants.models import TenantDatabase
 from tenants.visits import Visits
 from tests.machine.conftest import within
 from tests.world import TestTenant
+from userflow.mail.models import TenantMail
 from userflow.mail_delivery import background
 
 COUNTED_WITHIN_SECONDS = 60.0
@@ -92,6 +96,24 @@ def test_figures_of_unchanged_tenants_are_current_without_a_visit(new_tenant: Ca
     current = figures[quiet.id].collected_at
     assert current is not None
     assert current >= long_ago
+
+
+def test_tenant_with_pending_mails_is_visited_every_time(new_tenant: Callable[[], TestTenant]) -> None:
+    # They become overdue without a write, and their wake-up may be lost.
+    tenant = new_tenant()
+    later = now() + timedelta(days=1)
+    with in_tenant(tenant.id):
+        mail = TenantMail.objects.create(
+            template="verify", address="x", content_sealed=b"", next_attempt_at=later, expires_at=later
+        )
+    visits = Visits(settled=0)
+    settle(visits, tenant)
+    with in_tenant(tenant.id):
+        TenantMail.objects.filter(pk=mail.pk).update(next_attempt_at=later + timedelta(days=1))
+    report_writes(tenant)
+    assert within(COUNTED_WITHIN_SECONDS, lambda: tenant.id not in visits.unchanged())
+    for _ in range(2):
+        assert [outcome.slug for outcome in collect_figures(only=[tenant.slug], visits=visits)] == [tenant.slug]
 
 
 def test_trails_of_unchanged_tenants_are_not_opened(new_tenant: Callable[[], TestTenant]) -> None:
