@@ -49,13 +49,13 @@ def issue_client_token(
         client.tenant.check(Purpose.READ)
     if not audiences and not may_use_platform(client.audiences):
         raise InvalidTarget
-    wanted = client.scopes if scope is None else tuple(dict.fromkeys(scope.split()))
-    if not set(wanted) <= set(client.scopes):
+    requested = client.scopes if scope is None else tuple(dict.fromkeys(scope.split()))
+    if not set(requested) <= set(client.scopes):
         raise InvalidScope
     token, seconds = issue.client_token(
         client_id=client.id,
         generation=client.generation,
-        scopes=wanted,
+        scopes=requested,
         audiences=audiences,
         tenant=client.tenant,
         dpop_jkt=dpop_jkt,
@@ -66,7 +66,7 @@ def issue_client_token(
     record_for_platform("client.signed_in", tenant_id=client.tenant.tenant_id, target=("client", client.id))
     token_type = "DPoP" if dpop_jkt else "Bearer"
     response: dict[str, object] = {"access_token": token, "token_type": token_type, "expires_in": seconds}
-    return {**response, "scope": " ".join(wanted)} if wanted else response
+    return {**response, "scope": " ".join(requested)} if requested else response
 
 
 @contextmanager

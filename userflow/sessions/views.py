@@ -120,9 +120,9 @@ class TokenViewSet(ApiViewSet):
             case "refresh_token":
                 if "refresh_token" not in asked:
                     raise InvalidRequest("refresh_token is missing.")
-                wanted = tuple(str(asked["scope"]).split()) if "scope" in asked else None
+                requested = tuple(str(asked["scope"]).split()) if "scope" in asked else None
                 pair = refresh_session(
-                    refresh_token=asked["refresh_token"], client_id=client_id, credential=credential, scopes=wanted
+                    refresh_token=asked["refresh_token"], client_id=client_id, credential=credential, scopes=requested
                 )
                 # The scope of a session of the API is not narrowed; RFC 6749 section 3.3 then requires it in the response.
                 scope = actions.granted_scope(pair) if "scope" in asked and pair.scope is None else ""
