@@ -11,7 +11,7 @@ from django.db.models import Q
 from identity_platform.audit.models import PlatformEvent
 from identity_platform.crypto import SealBroken
 from tenants import domain_claims, keys
-from tenants.consistency import Finding, Reference, find_missing, is_cut_off, sealed_finding
+from tenants.consistency import MOST_IDS, Finding, Reference, find_missing, is_cut_off, sealed_finding
 from tenants.models import DataKey, Tenant, WebhookTenant
 from tenants.router import GLOBAL_ALIAS
 from tenants.target import TENANT_ALIAS
@@ -296,11 +296,19 @@ def _count_again(ids: Collection[str]) -> int:
 
 
 def _index(tenant_id: UUID) -> Iterator[Finding]:
-    if keys.is_readable(DataKey.PLATFORM) and (found := compare(tenant_id, dry_run=True)).total:
+    if not keys.is_readable(DataKey.PLATFORM):
+        return
+    rows: dict[str, int] = {}
+
+    def note(user_ids: Collection[UUID]) -> None:
+        rows.update((str(user_id), 1) for user_id in sorted(user_ids)[: MOST_IDS - len(rows)])
+
+    compare(tenant_id, dry_run=True, differing=note)
+    if rows:
         yield Finding(
             "index of end users",
-            {str(tenant_id): found.total},
-            "The console's search misses end users, or finds some who do not exist.",
+            rows,
+            "The console's search misses these end users, or finds them although they do not exist or have another address.",
             "--repair corrects the index.",
             lambda ids: compare(tenant_id).total,
             GLOBAL_ALIAS,

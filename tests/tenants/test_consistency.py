@@ -36,6 +36,7 @@ from tests.userflow.domains.dns_server import DnsServer
 from tests.world import Api, TestTenant, assert_created, populate
 from userflow.accounts.models import Client
 from userflow.accounts.session_models import EndUserSession
+from userflow.user_index.models import IndexedEndUser
 
 Two = tuple[TestTenant, TestTenant]
 
@@ -344,6 +345,10 @@ def lose_domains(tenant: TestTenant) -> None:
     Tenant.objects.filter(pk=tenant.id).update(has_domains=None)
 
 
+def lose_index_entry(tenant: TestTenant) -> None:
+    IndexedEndUser.objects.filter(tenant_id=tenant.id, user_id=tenant.register().id).delete()
+
+
 def lose_migration(tenant: TestTenant) -> None:
     run_in(tenant, "DELETE FROM django_migrations WHERE app = 'mfa' AND name LIKE '0001%'")
 
@@ -360,6 +365,7 @@ def lose_migration(tenant: TestTenant) -> None:
         (keep_passkey_claim, "unused passkey claim", 1, True),
         (lose_relying_party, "passkeys of unknown domain", 1, False),
         (lose_domains, "unlisted domains", 1, True),
+        (lose_index_entry, "index of end users", 1, True),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -373,6 +379,16 @@ def test_damage_is_found_and_repaired(
     code, said = check(tenant, repair=True, yes=True)
     assert code == (0 if repaired else 1), said
     assert found_about(tenant) == ({} if repaired else {kind: count})
+
+
+def test_index_finding_names_the_users(two: Two) -> None:
+    # Otherwise two users who come and go, each seen in one of the two looks, would be taken for a finding.
+    tenant = two[0]
+    users = [tenant.register() for _ in range(3)]
+    IndexedEndUser.objects.filter(tenant_id=tenant.id, user_id=users[0].id).delete()
+    IndexedEndUser.objects.filter(tenant_id=tenant.id, user_id=users[1].id).update(digest=b"z" * 16)
+    (finding,) = consistency.examine(Owner(tenant.slug, tenant.id)).findings
+    assert finding.rows == {str(user.id): 1 for user in users[:2]}
 
 
 def test_missing_migration_is_found(two: Two) -> None:

@@ -8,7 +8,7 @@ from django.utils.timezone import now
 
 from console.metrics.actions import collect_figures
 from console.metrics.models import TenantFigures
-from tenants import audit_trails
+from tenants import audit_trails, servers
 from tenants.backend.base import POOL
 from tenants.context import in_tenant
 from tenants.models import TenantDatabase
@@ -22,9 +22,16 @@ COUNTED_WITHIN_SECONDS = 60.0
 
 
 def report_writes(tenant: TestTenant) -> None:
-    """Let this process's connections report what they have written now, instead of within seconds: they do when they end."""
+    """Let the connections to the tenant's database report now what they have written: they do when they end."""
     assert background.settle()
     POOL.close_idle(tenant.row.database.name)
+    # A pooler would keep them.
+    with servers.maintenance(tenant.row.database.server) as raw:
+        ended = raw.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s AND usename = current_user",
+            [tenant.row.database.name],
+        ).fetchall()
+    assert all(was_ended for (was_ended,) in ended)
 
 
 def all_visited(visits: Visits) -> None:

@@ -1,6 +1,6 @@
 """Compare the index with the tenants' databases, and correct it: every day, after a restore, and on request."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -96,10 +96,17 @@ def _remove_deleted_tenants() -> None:
     IndexedEndUser.objects.filter(tenant_id__in=deleted.values("pk")).delete()
 
 
-def compare(tenant_id: UUID, *, dry_run: bool = False, size: int = entries.AT_ONCE) -> Difference:
+def compare(
+    tenant_id: UUID,
+    *,
+    dry_run: bool = False,
+    size: int = entries.AT_ONCE,
+    differing: Callable[[Collection[UUID]], None] = lambda user_ids: None,
+) -> Difference:
     """Return what differs between the tenant's database and the index, and unless `dry_run`, correct the index.
 
-    Both are read in the order of the ids, `size` rows at a time. Raises UnknownTenant, TenantBusy.
+    Both are read in the order of the ids, `size` rows at a time; `differing` gets the users of each page whose entries differ.
+    Raises UnknownTenant, TenantBusy.
     """
     found = Difference()
     last: UUID | None = _BEFORE_ALL
@@ -111,7 +118,15 @@ def compare(tenant_id: UUID, *, dry_run: bool = False, size: int = entries.AT_ON
         last = min((max(page) for page in (indexed, users) if len(page) == size), default=None)
         if last is not None:
             indexed, users = _up_to(last, indexed), _up_to(last, users)
-        found += _correct(tenant_id, indexed, users, dry_run=dry_run)
+        missing = users.keys() - indexed.keys()
+        outdated = {user_id for user_id, digest in users.items() if indexed.get(user_id, digest) != digest}
+        surplus = indexed.keys() - users.keys()
+        if not dry_run:
+            # Accepted race: a user who is erased or gets another address just now, until the next comparison.
+            entries.store(tenant_id, {user_id: users[user_id] for user_id in missing | outdated})
+            entries.remove(tenant_id, surplus)
+        differing(missing | outdated | surplus)
+        found += Difference(len(missing), len(outdated), len(surplus))
     return found
 
 
@@ -125,17 +140,6 @@ def _digests_after(tenant_id: UUID, user_id: UUID, size: int) -> dict[UUID, byte
 
 def _up_to(last: UUID, page: dict[UUID, bytes]) -> dict[UUID, bytes]:
     return {user_id: digest for user_id, digest in page.items() if user_id <= last}
-
-
-def _correct(tenant_id: UUID, indexed: dict[UUID, bytes], users: dict[UUID, bytes], *, dry_run: bool) -> Difference:
-    missing = users.keys() - indexed.keys()
-    outdated = {user_id for user_id, digest in users.items() if indexed.get(user_id, digest) != digest}
-    surplus = indexed.keys() - users.keys()
-    if not dry_run:
-        # Accepted race: a user who is erased or gets another address just now, until the next comparison.
-        entries.store(tenant_id, {user_id: users[user_id] for user_id in missing | outdated})
-        entries.remove(tenant_id, surplus)
-    return Difference(len(missing), len(outdated), len(surplus))
 
 
 def follow_restore(sender: object, *, tenant_id: UUID, **_: object) -> None:
