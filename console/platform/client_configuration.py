@@ -84,12 +84,15 @@ def _authlib(client: Client, issuer: str, redirect: str) -> str:
 def _auth_js(client: Client, issuer: str) -> str:
     posts = f'    client: {{ token_endpoint_auth_method: "{POST}" }},\n' if _posts(client) else ""
     return (
+        "// npm install next-auth@5.0.0-beta.32: without the version npm installs 4, which has no `handlers`.\n"
         'import NextAuth from "next-auth";\n\n'
         "// The redirect URI of the client ends in /api/auth/callback/identity.\n"
         "export const { handlers, auth, signIn, signOut } = NextAuth({\n  providers: [{\n"
         f'    id: "identity", name: "Identity", type: "oidc",\n    issuer: "{issuer}",\n'
         f'    clientId: "{client.pk}", clientSecret: {_SECRET_IN_NODE},\n'
-        f'{posts}    checks: ["pkce", "state", "nonce"],\n  }}],\n}});'
+        f'{posts}    checks: ["pkce", "state", "nonce"],\n  }}],\n'
+        "  // `secret` encrypts the sessions of the application. `trustHost` is for a server behind a proxy that sets `Host`.\n"
+        "  secret: process.env.SECRET_KEY, trustHost: true,\n});"
     )
 
 

@@ -19,7 +19,11 @@ from tests.documentation.blocks import blocks
 from tests.machine.conftest import ROOT, free_port
 from tests.machine.groups import program
 
-pytestmark = [pytest.mark.needs(name) for name in ("pg_ctlcluster", "redis-server", "nginx", "systemd-analyze")]
+pytestmark = [
+    *(pytest.mark.needs(name) for name in ("pg_ctlcluster", "redis-server", "nginx", "systemd-analyze")),
+    # An installation compiles all packages.
+    pytest.mark.timeout(500),
+]
 PAGE = ROOT / "docs" / "installing.md"
 WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
 RELEASES = {"12": "bookworm", "13": "trixie"}

@@ -44,8 +44,8 @@ class Application:
         if subprocess.run([*copy, "--link"], stderr=subprocess.DEVNULL).returncode:
             subprocess.run(copy, check=True)
 
-    def start(self, heading: str) -> None:
-        """Write the files and run the commands of a section."""
+    def start(self, heading: str, **instead: str) -> None:
+        """Write the files and run the commands of a section; `instead` has other texts for files, by their names."""
         found = [*steps(heading)]
         assert found[-1][0] == "command", found[-1]
         for kind, text in found[:-1]:
@@ -56,6 +56,9 @@ class Application:
                     shlex.split(text), cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=60
                 )
                 assert done.returncode == 0, done.stdout + done.stderr
+        for name, text in instead.items():
+            assert (self.folder / name).exists()
+            (self.folder / name).write_text(text)
         words = shlex.split(found[-1][1])
         if words[0] == "npx":
             # That of the wheel beside Node.js cannot be executed.

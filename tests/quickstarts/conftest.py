@@ -70,11 +70,14 @@ def form_browser(platform_with_tls: SecurePlatform) -> FormBrowser:
 def new_application(
     platform_with_tls: SecurePlatform, tenant: TestTenant, tmp_path: Path
 ) -> Iterator[Callable[..., Application]]:
-    """`new_application(path, host)` returns an empty folder for an application whose redirect URI has this path."""
+    """`new_application(path, host)` returns an empty folder for an application whose redirect URI has this path.
+
+    Further fields are those of its client.
+    """
     made: list[Application] = []
 
-    def make(path: str, host: str = "127.0.0.1") -> Application:
-        client = make_client(tenant, redirect_uris=[f"http://{host}{path}"], first_party=True)
+    def make(path: str, host: str = "127.0.0.1", **fields: Any) -> Application:
+        client = make_client(tenant, redirect_uris=[f"http://{host}{path}"], first_party=True, **fields)
         trusted = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
         variables = {
             "OIDC_ISSUER": f"{platform_with_tls.url}/t/{tenant.slug}",

@@ -5,10 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
+from console.platform.client_configuration import configuration_of
 from tests.examples.form_browser import FormBrowser
 from tests.quickstarts.application import NODE_FOLDER, Application
 from tests.quickstarts.page import installed_by
 from tests.world import User
+from userflow.accounts.models import Client
 
 New = Callable[..., Application]
 
@@ -38,5 +40,21 @@ def test_auth_js_signs_in(new_application: New, form_browser: FormBrowser, user:
     application.start("Next.js")
     assert "Sign in" in form_browser.opens(f"{application.address}/")
     form_browser.opens("/api/auth/signin")
+    form_browser.sends()
+    assert user.email in form_browser.signs_in(user.email, user.password)
+
+
+@pytest.mark.needs("node")
+def test_auth_js_lines_of_the_console_sign_in(new_application: New, form_browser: FormBrowser, user: User) -> None:
+    # The lines for a secret in the body are those of the default, and one more.
+    post = {"token_endpoint_auth_method": "client_secret_post"}
+    application = new_application("/api/auth/callback/identity", "localhost", **post)
+    client = Client.objects.get(pk=application.environment["OIDC_CLIENT_ID"])
+    printed = dict(configuration_of(client, application.environment["OIDC_ISSUER"]))["Auth.js (Next.js)"]
+    pinned = json.loads((NODE_FOLDER / "package.json").read_text())["dependencies"]
+    assert f"next-auth@{pinned['next-auth']}:" in printed
+    application.use_node_packages()
+    application.start("Next.js", **{"auth.js": printed})
+    form_browser.opens(f"{application.address}/api/auth/signin")
     form_browser.sends()
     assert user.email in form_browser.signs_in(user.email, user.password)

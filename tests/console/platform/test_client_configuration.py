@@ -6,7 +6,6 @@ import re
 import subprocess
 import textwrap
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -253,21 +252,3 @@ def test_openid_client_sample_accepts_http_of_http_issuers_only(
 ) -> None:
     client, _ = authenticated_client(tenant, "none")
     assert ("allowInsecureRequests" in shown(client, issuer)[NODE + SIGN_IN]) is insecure
-
-
-@pytest.mark.needs("node")
-@pytest.mark.parametrize(
-    ("method", "heading", "fields"),
-    [
-        ("none", "oidc-client-ts", {"dpop_bound_access_tokens": True}),
-        ("none", "oidc-client-ts", {}),
-        ("client_secret_post", "Auth.js (Next.js)", {}),
-    ],
-)
-def test_samples_of_other_node_libraries_parse(
-    tenant: TestTenant, tmp_path: Path, method: str, heading: str, fields: dict[str, bool]
-) -> None:
-    client, _ = authenticated_client(tenant, method, **fields)
-    program = tmp_path / "sample.mjs"
-    program.write_text(shown(client)[heading])
-    subprocess.run([node_programs()[0], "--check", program], check=True, timeout=60)
