@@ -19,7 +19,7 @@ from psycopg import sql
 from console.metrics.actions import collect_figures
 from identity_platform.audit.models import ChainHead, PlatformEvent, TenantEvent
 from identity_platform.crypto import new_data_key, wrap_data_key
-from tenants import audit_trails, backup_sets, consistency, dumps, keys, servers
+from tenants import audit_trails, backup_sets, consistency, databases, dumps, keys, servers
 from tenants.audit_trails import THE_PLATFORM, Owner
 from tenants.capacity import main_server
 from tenants.context import in_tenant
@@ -148,7 +148,7 @@ def restored_global_database(found: backup_sets.BackupSet, folder: Path) -> Iter
             if process is not None:
                 process.end()
                 run_command("adopt_installation", yes=True)
-            raw.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+            databases.drop(raw, name)
 
 
 # --- nothing is found ------------------------------------------------------------------------------------------------

@@ -51,13 +51,12 @@ def server_has_extension(mapping: TenantDatabase) -> bool:
 
 @contextmanager
 def new_database(mapping: TenantDatabase, name: str) -> Iterator[str]:
-    identifier = sql.Identifier(name)
     with servers.maintenance(mapping.server) as raw:
-        raw.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(identifier))
+        raw.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
         try:
             yield name
         finally:
-            raw.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(identifier))
+            databases.drop(raw, name)
 
 
 def test_command_creates_indexes_and_search_finds_the_same(new_tenant: Callable[[], TestTenant]) -> None:
