@@ -14,7 +14,7 @@ from django.views.generic import RedirectView
 
 from identity_platform.api.views import ApiViewSet, Contract
 from openid.pages.page import Page
-from tests.machine.groups import NOT_EVERY_DAY
+from tests.machine.groups import EMBEDDED_ONLY, NOT_EVERY_DAY, ON_SERVERS, SLOW_ON_SERVERS
 from tests.machine.order import LONGEST
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,8 +60,9 @@ def test_files_that_start_first_exist() -> None:
     assert [path for path in LONGEST if not (ROOT / path).is_file()] == []
 
 
-def test_files_left_out_every_day_exist() -> None:
-    assert [path for path in NOT_EVERY_DAY if not (ROOT / path).exists()] == []
+def test_files_of_the_groups_of_tests_exist() -> None:
+    paths = [*NOT_EVERY_DAY, *ON_SERVERS, *SLOW_ON_SERVERS, *EMBEDDED_ONLY]
+    assert [path for path in paths if not (ROOT / path.partition("::")[0]).exists()] == []
 
 
 def test_imports_go_downwards_only() -> None:

@@ -2,7 +2,8 @@
 
 A pytest plugin. `bin/test` without arguments is the run of every day (`--everyday`): it leaves out the tests that start
 servers, browsers and commands, that try thousands of inputs, that measure time, and slow files.
-`bin/test --all` and .ci/run leave out nothing.
+`bin/test --all` leaves out nothing. .ci/run runs all in two parts: `--part=servers` on Debian's servers, `--part=others` on the
+embedded ones.
 
 A test that needs a program, `@pytest.mark.needs("nginx")`, or an optional package (`"python-ldap"`), is left out where that
 is missing; with IDENTITY_REQUIRE_ALL=1 (as .ci/run sets it) it fails instead, but for programs that Debian does not have. The
@@ -145,6 +146,32 @@ NOT_EVERY_DAY = (
     "tests/userflow/webhooks/test_logout_tokens.py",
 )
 
+# What depends on the servers (tenant databases, races, tokens, audit, factors): the tests of every day of these folders.
+ON_SERVERS = (
+    "tests/identity_platform/audit/",
+    "tests/isolation/",
+    "tests/mfa/signin/",
+    "tests/tenants/",
+    "tests/userflow/endusers/test_cursor.py",
+    "tests/userflow/endusers/test_list.py",
+    "tests/userflow/endusers/test_text_indexes.py",
+    "tests/userflow/sessions/",
+)
+# And these slow ones: commands, moves, repairs, races and queues.
+SLOW_ON_SERVERS = (
+    "tests/identity_platform/test_task_queue.py",
+    "tests/mfa/signin/test_races.py",
+    "tests/tenants/test_commands.py",
+    "tests/tenants/test_relocation.py",
+    "tests/tenants/test_repairs.py",
+    "tests/userflow/sessions/test_policy_races.py",
+)
+# Not these: a pooler hides the processes that faults end, and only a superuser may try the role of a replica.
+EMBEDDED_ONLY = (
+    "tests/identity_platform/audit/test_append_only.py::test_replica_session_role_disables_no_trigger",
+    "tests/tenants/faults/",
+)
+
 _left_out = pytest.StashKey[Counter[str]]()
 
 
@@ -164,6 +191,7 @@ def program(name: str) -> str | None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--everyday", action="store_true", help="Leave out what bin/test leaves out without --all.")
+    parser.addoption("--part", choices=("servers", "others"), help="Those that depend on the servers, or the others.")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -178,12 +206,31 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         if path in config.args:
             return None  # named beside the folders whose tests of every day are wanted
         return (f"{path}/" if collection_path.is_dir() else path).startswith(NOT_EVERY_DAY) or None
+    if config.getoption("part") == "servers" and collection_path.suffix == ".py" and collection_path.is_file():
+        path = collection_path.relative_to(config.rootpath).as_posix()
+        return not path.startswith(ON_SERVERS + SLOW_ON_SERVERS) or None
     if config.getoption("markexpr") == QUIET and collection_path.suffix == ".py" and collection_path.is_file():
         return QUIET not in collection_path.read_text(encoding="utf-8") or None
     return None
 
 
+def _depends_on_servers(item: pytest.Item) -> bool:
+    path = item.nodeid.partition("::")[0]
+    return (
+        path.startswith(ON_SERVERS + SLOW_ON_SERVERS)
+        and (path in SLOW_ON_SERVERS or not path.startswith(NOT_EVERY_DAY))
+        and not item.nodeid.startswith(EMBEDDED_ONLY)
+        and item.get_closest_marker("needs") is None
+        and item.get_closest_marker(QUIET) is None
+    )
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if part := config.getoption("part"):
+        config.hook.pytest_deselected(
+            items=[item for item in items if _depends_on_servers(item) is not (part == "servers")]
+        )
+        items[:] = [item for item in items if _depends_on_servers(item) is (part == "servers")]
     if config.getoption("everyday"):
         others = [item for item in items if item.get_closest_marker("needs") or item.get_closest_marker(QUIET)]
         items[:] = [item for item in items if item not in others]
