@@ -14,7 +14,7 @@ from django.views.generic import RedirectView
 
 from identity_platform.api.views import ApiViewSet, Contract
 from openid.pages.page import Page
-from tests.machine.groups import EMBEDDED_ONLY, NOT_EVERY_DAY, ON_SERVERS, SLOW_ON_SERVERS
+from tests.machine.groups import EMBEDDED_ONLY, NOT_EVERY_DAY, ON_BOTH, ON_SERVERS, SLOW_ON_SERVERS
 from tests.machine.order import LONGEST
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,7 +61,7 @@ def test_files_that_start_first_exist() -> None:
 
 
 def test_files_of_the_groups_of_tests_exist() -> None:
-    paths = [*NOT_EVERY_DAY, *ON_SERVERS, *SLOW_ON_SERVERS, *EMBEDDED_ONLY]
+    paths = [*NOT_EVERY_DAY, *ON_SERVERS, *SLOW_ON_SERVERS, *ON_BOTH, *EMBEDDED_ONLY]
     assert [path for path in paths if not (ROOT / path.partition("::")[0]).exists()] == []
 
 

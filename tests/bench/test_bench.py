@@ -47,6 +47,7 @@ def request(path: str) -> bytes:
     return f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_run_measures_both_subjects_and_writes_results(tmp_path: Path) -> None:
     command = [

@@ -219,7 +219,14 @@ def test_read_permissions_change_nothing(world: World) -> None:
     assert everything_of(world.a) == before
 
 
-@pytest.mark.parametrize("permission", ["endusers:read", "sessions:write", "services:read"])
+@pytest.mark.parametrize(
+    "permission",
+    [
+        "endusers:read",
+        pytest.param("sessions:write", marks=pytest.mark.nightly),
+        pytest.param("services:read", marks=pytest.mark.nightly),
+    ],
+)
 def test_role_with_one_permission_opens_its_pages_only(world: World, permission: str) -> None:
     for person in (new_operator(permission).sign_in().choose(world.a), new_tenant_admin(world.a, permission).sign_in()):
         before = everything_of(world.a)

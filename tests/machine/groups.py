@@ -2,8 +2,8 @@
 
 A pytest plugin. `bin/test` without arguments is the run of every day (`--everyday`): it leaves out the tests that start
 servers, browsers and commands, that try thousands of inputs, that measure time, and slow files.
-`bin/test --all` leaves out nothing. .ci/run runs all in two parts: `--part=servers` on Debian's servers, `--part=others` on the
-embedded ones.
+`bin/test --all` leaves out nothing. CI runs all in three parts: for every change `--part=servers` on Debian's servers and
+`--part=embedded` on the embedded ones, every night and before a release `--part=nightly`.
 
 A test that needs a program, `@pytest.mark.needs("nginx")`, or an optional package (`"python-ldap"`), is left out where that
 is missing; with IDENTITY_REQUIRE_ALL=1 (as .ci/run sets it) it fails instead, but for programs that Debian does not have. The
@@ -72,6 +72,8 @@ FROM_ELSEWHERE = {
 PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
 
 QUIET = "quiet_machine"
+NIGHTLY = "nightly"
+PARTS = ("servers", "embedded", "nightly")
 # They take four fifths of the time of all tests: files with one of the reasons above, and slow ones that measurements named.
 # What guards the limits between tenants stays (tests/isolation), though it is slow.
 # Tests with a `needs` mark are left out with them.
@@ -152,9 +154,6 @@ ON_SERVERS = (
     "tests/isolation/",
     "tests/mfa/signin/",
     "tests/tenants/",
-    "tests/userflow/endusers/test_cursor.py",
-    "tests/userflow/endusers/test_list.py",
-    "tests/userflow/endusers/test_text_indexes.py",
     "tests/userflow/sessions/",
 )
 # And these slow ones: commands, moves, repairs, races and queues.
@@ -165,6 +164,12 @@ SLOW_ON_SERVERS = (
     "tests/tenants/test_relocation.py",
     "tests/tenants/test_repairs.py",
     "tests/userflow/sessions/test_policy_races.py",
+)
+# These on both: what the servers bring differs, an order of text or an index.
+ON_BOTH = (
+    "tests/userflow/endusers/test_cursor.py",
+    "tests/userflow/endusers/test_list.py",
+    "tests/userflow/endusers/test_text_indexes.py",
 )
 # Not these: a pooler hides the processes that faults end, and only a superuser may try the role of a replica.
 EMBEDDED_ONLY = (
@@ -191,7 +196,7 @@ def program(name: str) -> str | None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--everyday", action="store_true", help="Leave out what bin/test leaves out without --all.")
-    parser.addoption("--part", choices=("servers", "others"), help="Those that depend on the servers, or the others.")
+    parser.addoption("--part", choices=PARTS, help="The tests of one part of CI.")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -208,31 +213,38 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return (f"{path}/" if collection_path.is_dir() else path).startswith(NOT_EVERY_DAY) or None
     if config.getoption("part") == "servers" and collection_path.suffix == ".py" and collection_path.is_file():
         path = collection_path.relative_to(config.rootpath).as_posix()
-        return not path.startswith(ON_SERVERS + SLOW_ON_SERVERS) or None
+        return not path.startswith(ON_SERVERS + SLOW_ON_SERVERS + ON_BOTH) or None
+    if config.getoption("part") == "nightly" and collection_path.suffix == ".py" and collection_path.is_file():
+        return f"mark.{NIGHTLY}" not in collection_path.read_text(encoding="utf-8") or None
     if config.getoption("markexpr") == QUIET and collection_path.suffix == ".py" and collection_path.is_file():
         return QUIET not in collection_path.read_text(encoding="utf-8") or None
     return None
 
 
-def _depends_on_servers(item: pytest.Item) -> bool:
+def parts(item: pytest.Item) -> set[str]:
+    """Return the parts of CI that run a test, of PARTS."""
     path = item.nodeid.partition("::")[0]
-    return (
-        path.startswith(ON_SERVERS + SLOW_ON_SERVERS)
-        and (path in SLOW_ON_SERVERS or not path.startswith(NOT_EVERY_DAY))
-        and not item.nodeid.startswith(EMBEDDED_ONLY)
-        and item.get_closest_marker("needs") is None
-        and item.get_closest_marker(QUIET) is None
-    )
+    if item.get_closest_marker(NIGHTLY):
+        return {"nightly"}
+    if path in ON_BOTH:
+        return {"servers", "embedded"}
+    depends_on_servers = path in SLOW_ON_SERVERS or (path.startswith(ON_SERVERS) and not path.startswith(NOT_EVERY_DAY))
+    if (
+        not depends_on_servers
+        or item.nodeid.startswith(EMBEDDED_ONLY)
+        or item.get_closest_marker("needs")
+        or item.get_closest_marker(QUIET)
+    ):
+        return {"embedded"}
+    return {"servers"}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if part := config.getoption("part"):
-        config.hook.pytest_deselected(
-            items=[item for item in items if _depends_on_servers(item) is not (part == "servers")]
-        )
-        items[:] = [item for item in items if _depends_on_servers(item) is (part == "servers")]
+        config.hook.pytest_deselected(items=[item for item in items if part not in parts(item)])
+        items[:] = [item for item in items if part in parts(item)]
     if config.getoption("everyday"):
-        others = [item for item in items if item.get_closest_marker("needs") or item.get_closest_marker(QUIET)]
+        others = [item for item in items if any(item.get_closest_marker(name) for name in ("needs", QUIET, NIGHTLY))]
         items[:] = [item for item in items if item not in others]
         config.hook.pytest_deselected(items=others)
         return

@@ -189,6 +189,7 @@ def installation(settled_home: Path, tmp_path: Path, serve: Callable[..., Platfo
 
 
 # Preparing and starting the platform is slow on a busy machine.
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_every_alert_fires_by_its_cause(installation: Installation) -> None:
     prometheus = installation.prometheus

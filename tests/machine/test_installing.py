@@ -132,6 +132,7 @@ def script_of_page(machine: Machine) -> str:
     return machine.here(text.replace(installation, f"ln -s {ROOT}/.venv .venv"))
 
 
+@pytest.mark.nightly
 def test_page_leads_from_an_empty_machine_to_a_running_platform(machine: Machine) -> None:
     certificate = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
     private = f"{machine.folder}/etc/ssl/private"
@@ -181,3 +182,4 @@ def test_hosted_ci_follows_the_page_on_every_release_it_names() -> None:
     assert job["strategy"]["matrix"]["release"] == [RELEASES[release] for release in named]
     assert job["steps"][-1]["run"] == ".ci/installation ${{ matrix.release }}"
     assert jobs["checks"]["steps"][-1]["run"] == ".ci/run"
+    assert jobs["nightly"]["steps"][-1]["run"] == ".ci/run machine packages tests_nightly"

@@ -139,6 +139,7 @@ def served(identity: Path, log: Path, variables: dict[str, str]) -> Iterator[Cal
         assert server.wait(60) == 0
 
 
+@pytest.mark.nightly
 def test_package_serves_its_first_request(identity: Path, state: Path, tmp_path: Path) -> None:
     # No IDENTITY_VAR: the state folder is the default of a package.
     here = environment(state, XDG_STATE_HOME=str(state)) | {"PYTHONPATH": ""}
@@ -160,6 +161,7 @@ def test_package_serves_its_first_request(identity: Path, state: Path, tmp_path:
         assert "global database  ok" in said("doctor", "--output", state / "report.json")
 
 
+@pytest.mark.nightly
 def test_package_serves_on_servers_of_production(identity: Path, settled_home: Path, tmp_path: Path) -> None:
     holder = Holder(settled_home)
     here = environment(
@@ -189,6 +191,7 @@ def responds(port: int, path: str) -> bool:
         return False
 
 
+@pytest.mark.nightly
 def test_command_of_the_package_explains_itself(identity: Path, tmp_path: Path) -> None:
     gone = {
         "DATABASE_URL": "postgresql://identity:secret@127.0.0.1:1/identity",

@@ -1,4 +1,4 @@
-"""5,000 ceremonies with one change each, over HTTP: none is accepted, none causes a 500."""
+"""5,000 ceremonies with one change each, over HTTP: none is accepted, none causes a 500. For each change of the code 1,000."""
 
 import copy
 import json
@@ -14,6 +14,9 @@ from tests.world import Api, TestTenant
 
 # Ten parts, so that several workers can share them; each has its own seed.
 PARTS, IN_EACH = 10, 250
+parts = pytest.mark.parametrize(
+    "part", [pytest.param(part, marks=[pytest.mark.nightly] if part > 1 else []) for part in range(PARTS)]
+)
 # Fields that no rule looks at.
 ADVISORY = {"authenticatorAttachment", "clientExtensionResults", "transports"}
 JUNK: list[Any] = [None, True, 0, -1, 1.5, "", "a", "====", "\x00", "é", [], [1], {}, {"a": 1}, "A" * 5000, 2**63 - 1]
@@ -136,7 +139,7 @@ def changed(chance: random.Random, honest: Json) -> Json:
             return found
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@parts
 def test_registrations(home: Home, tenant: TestTenant, part: int) -> None:
     chance, person = random.Random(f"registration {part}"), tenant.register()
     api = tenant.as_user(person)
@@ -149,7 +152,7 @@ def test_registrations(home: Home, tenant: TestTenant, part: int) -> None:
     home.enrol(api, person)
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@parts
 def test_sign_ins(home: Home, tenant: TestTenant, part: int) -> None:
     chance = random.Random(f"sign-in {part}")
     _person, authenticator = user_with_passkey(tenant, counting=False)
