@@ -89,6 +89,7 @@ FUZZED: set[str] = set()
 SUCCEEDED: set[str] = set()
 OPERATIONS = {operation.label: operation for operation in (found.ok() for found in schema.get_all_operations())}
 operations = pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+FOR_OPERATORS = {label for label, operation in OPERATIONS.items() if "Tenants" in (operation.tags or [])}
 
 
 @cache
@@ -110,10 +111,8 @@ def cases_of(label: str) -> list[Case]:
     return cases
 
 
-def fuzz(
-    operation: APIOperation, token: str | None, tenant: TestTenant | None = None, *, systematic: bool = False
-) -> None:
-    """Send random requests, and with `systematic` one for each limit of the operation's schemas."""
+def fuzz(operation: APIOperation, token: str | None, tenant: TestTenant | None = None, *, systematic: int = 0) -> None:
+    """Send random requests, and of those for each limit of the operation's schemas each `systematic`th, by default none."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     if tenant is not None:
         # An operation before may have changed them, for example so that new users have to verify their address first.
@@ -122,15 +121,16 @@ def fuzz(
     ids = ids_for(operation.path, tenant) if tenant is not None else {}
     fields = fields_for(operation.path, tenant) if tenant is not None else {}
     ADDRESS["REMOTE_ADDR"] = unique_ip()
-    sent = 0
+    cases, at_limits = [], []
     for case in cases_of(operation.label):
-        if systematic or case.meta is None or case.meta.phase.name != TestPhase.COVERAGE:
-            with real_ids(case, ids, fields):
-                response = case.call_and_validate(headers=headers, checks=CHECKS)
-            if response.status_code < 300:
-                SUCCEEDED.add(operation.label)
-            sent += 1
-    assert sent, "nothing was generated"
+        (at_limits if case.meta and case.meta.phase.name == TestPhase.COVERAGE else cases).append(case)
+    cases += at_limits[::systematic] if systematic else []
+    assert cases, "nothing was generated"
+    for case in cases:
+        with real_ids(case, ids, fields):
+            response = case.call_and_validate(headers=headers, checks=CHECKS)
+        if response.status_code < 300:
+            SUCCEEDED.add(operation.label)
     FUZZED.add(operation.label)
 
 
@@ -162,22 +162,36 @@ def _replaces(generated: Any, value: Any) -> bool:
 def test_anonymous_calls_match_the_document(operation: APIOperation) -> None:
     # All other operations return 401 for every input.
     ways = operation.definition.raw["security"]
-    fuzz(operation, None, systematic=all("bearer" not in way for way in ways) and {"oauth2": []} not in ways)
+    fuzz(operation, None, systematic=int(all("bearer" not in way for way in ways) and {"oauth2": []} not in ways))
 
 
 @operations
 def test_tenant_admin_calls_match_the_document(
     operation: APIOperation, fuzzed_tenant: TestTenant, fuzzing_admin: str
 ) -> None:
-    fuzz(operation, fuzzing_admin, fuzzed_tenant, systematic=True)
+    fuzz(operation, fuzzing_admin, fuzzed_tenant, systematic=3)
 
 
+@pytest.mark.nightly
 @operations
+def test_calls_at_every_limit_match_the_document(
+    operation: APIOperation, fuzzed_tenant: TestTenant, fuzzing_admin: str
+) -> None:
+    fuzz(operation, fuzzing_admin, fuzzed_tenant, systematic=1)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        pytest.param(operation, id=label, marks=() if label in FOR_OPERATORS else pytest.mark.nightly)
+        for label, operation in OPERATIONS.items()
+    ],
+)
 def test_operator_calls_match_the_document(
     operation: APIOperation, fuzzing_operator: str, fuzzed_tenant: TestTenant
 ) -> None:
     # Others do the same for operators as for the tenant's admin, who has sent these cases.
-    fuzz(operation, fuzzing_operator, fuzzed_tenant, systematic="Tenants" in (operation.tags or []))
+    fuzz(operation, fuzzing_operator, fuzzed_tenant, systematic=int(operation.label in FOR_OPERATORS))
 
 
 def test_fuzzed_calls_succeed_at_most_operations() -> None:
