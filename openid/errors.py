@@ -135,6 +135,7 @@ class PushedRequestRejected(RejectedByAuthorization):
 
     possible = (
         "invalid_request",
+        "invalid_request_object",
         "invalid_scope",
         "invalid_target",
         "request_not_supported",

@@ -348,6 +348,8 @@ VALUES: Final[Mapping[str, Any]] = {
     },
     "id_token_signing_alg_values_supported": ["RS256", "ES256"],
     "dpop_signing_alg_values_supported": ["ES256"],
+    "authorization_signing_alg_values_supported": ["RS256", "ES256"],
+    "request_object_signing_alg_values_supported": ["ES256"],
     "service_documentation": "https://id.example.com/docs/",
     "ui_locales_supported": ["en", "de", "fr", "es"],
     "code_challenge_methods_supported": ["S256"],

@@ -13,7 +13,7 @@ from django.conf import settings
 
 from identity_platform.api.errors import MalformedBody
 from identity_platform.api.parsers import Ambiguous, form_pairs, json_object
-from openid.authorization.responses import FORM_POST, QUERY, RESPONSE_MODES
+from openid.authorization.responses import FORM_POST, QUERY, RESPONSE_MODES, SIGNED_MODES
 from openid.claims import CLAIMS, CLAIMS_OF_SCOPES, claims_of, mapped_claims_of, scope_of_claim
 from openid.errors import RequestRejected
 from tenants.lookup import TenantContext
@@ -191,9 +191,9 @@ def requested_response_mode(sent: Sent, redirect_uri: str) -> str:
     """Return how the response comes to the application. Raises RequestRejected."""
     mode = sent.get("response_mode") or QUERY
     if mode not in RESPONSE_MODES:
-        raise RequestRejected("invalid_request", f"response_mode must be {' or '.join(RESPONSE_MODES)}.")
-    if mode == FORM_POST and not redirect_uri.startswith(("https://", "http://")):
-        problem = "response_mode=form_post needs an https redirect URI: browsers send no form to an app."
+        raise RequestRejected("invalid_request", f"response_mode must be one of: {', '.join(RESPONSE_MODES)}.")
+    if SIGNED_MODES.get(mode, mode) == FORM_POST and not redirect_uri.startswith(("https://", "http://")):
+        problem = f"response_mode={mode} needs an https redirect URI: browsers send no form to an app."
         raise RequestRejected("invalid_request", problem)
     return mode
 

@@ -14,6 +14,7 @@ from tenants.errors import TenantSuspended
 from userflow.credentials import attempts
 from userflow.oauth_errors import DpopNonceRequired, DpopProofInvalid
 from userflow.sessions.dpop import check_proof
+from userflow.sessions.request_objects import LONGEST as LONGEST_REQUEST_OBJECT
 from userflow.sessions.serializers import ClientProof
 from userflow.sessions.views import BASIC_HEADER, NO_STORE
 
@@ -22,7 +23,14 @@ class PushedRequestIn(ClientProof):
     """The parameters of an authorization request (OpenID Connect Core section 3.1.2.1) and the client's authentication."""
 
     response_type = Text(max_length=64, required=False, help_text="Required: code")
-    response_mode = Text(max_length=64, required=False, help_text="query (default) or form_post")
+    response_mode = Text(
+        max_length=64, required=False, help_text="query (default), form_post, or signed: jwt, query.jwt, form_post.jwt"
+    )
+    request = Text(
+        max_length=LONGEST_REQUEST_OBJECT,
+        required=False,
+        help_text="All parameters as a JWT that the client has signed (RFC 9101); those beside it are ignored.",
+    )
     redirect_uri = Text(max_length=2048, required=False, help_text="Required: a registered one.")
     code_challenge = Text(
         max_length=128, required=False, help_text="Required (PKCE): SHA-256 of the verifier, base64url."
@@ -76,7 +84,7 @@ class PushedRequestViewSet(ClientEndpoint):
         """
         client, _ = authenticate_at(self, PushedRequestIn)
         attempts.limit_client("authorization", client_id=client.id, confidential=client.confidential)
-        # Also parameters that the serializer does not know: `request` is an error.
+        # Also parameters that the serializer does not know: `request_uri` is an error.
         body: dict[str, str | list[str]] = dict(request.data)
         sent = Sent(
             (name, each) for name, value in body.items() for each in ([value] if isinstance(value, str) else value)

@@ -16,7 +16,7 @@ from django.utils.timezone import now
 from identity_platform.crypto import hash_token, new_token
 from identity_platform.postgresql.values import SqlValue
 from openid.authorization.parameters import Parameters, Sent, is_plain, read_parameters, requested_response_mode
-from openid.authorization.responses import QUERY, AuthorizationResponse
+from openid.authorization.responses import QUERY, SIGNED_MODES, AuthorizationResponse
 from openid.clients import find_client
 from openid.errors import RequestExpired, RequestRejected
 from openid.models import AuthorizationRequest
@@ -29,7 +29,10 @@ from userflow.accounts.grant_types import DEVICE_CODE, may_use
 from userflow.accounts.models import Client
 from userflow.clients.redirects import matches
 from userflow.oauth_errors import DpopProofInvalid
+from userflow.sessions.client_signatures import SignatureInvalid, Unsigned
 from userflow.sessions.cookies import cookie_digest
+from userflow.sessions.id_tokens import signed_response
+from userflow.sessions.request_objects import read_request_object
 
 UNKNOWN_CLIENT: Final = "client_id must be that of an active client of this tenant."
 REQUEST_URI_PREFIX: Final = "urn:ietf:params:oauth:request_uri:"
@@ -82,16 +85,33 @@ class Pending:
         """Return the response to the application: these parameters, `state` and `iss`."""
         asked = self.parameters
         return response_to(
-            self.tenant, asked.redirect_uri, state=asked.state, response_mode=asked.response_mode, **parameters
+            self.tenant,
+            self.client,
+            asked.redirect_uri,
+            state=asked.state,
+            response_mode=asked.response_mode,
+            **parameters,
         )
 
 
 def response_to(
-    tenant: TenantContext, redirect_uri: str, *, state: str | None, response_mode: str, **parameters: str
+    tenant: TenantContext,
+    client: Client,
+    redirect_uri: str,
+    *,
+    state: str | None,
+    response_mode: str,
+    **parameters: str,
 ) -> AuthorizationResponse:
-    """Return the response with these parameters, `state` and `iss` (RFC 6749 section 4.1.2, RFC 9207)."""
+    """Return the response with these parameters, `state` and `iss` (RFC 6749 section 4.1.2, RFC 9207), signed if it is to be.
+
+    A signed one raises UnknownTenant, TenantSuspended, TenantBusy, DataKeyLocked, SigningKeyNotPublished.
+    """
     fields = {**parameters, **({} if state is None else {"state": state}), "iss": issuer_of(tenant)}
-    return AuthorizationResponse(redirect_uri, fields, response_mode)
+    if response_mode in SIGNED_MODES:
+        algorithm = client.id_token_signed_response_alg
+        fields = {"response": signed_response(fields, tenant=tenant, client_id=client.pk, algorithm=algorithm)}
+    return AuthorizationResponse(redirect_uri, fields, SIGNED_MODES.get(response_mode, response_mode))
 
 
 def read_request(tenant: TenantContext, sent: Sent, *, client: Client | None = None) -> Pending:
@@ -106,11 +126,32 @@ def read_request(tenant: TenantContext, sent: Sent, *, client: Client | None = N
     request_uri = sent.get("request_uri")
     if request_uri is not None and request_uri.startswith(REQUEST_URI_PREFIX):
         return _pushed(tenant, client, request_uri.removeprefix(REQUEST_URI_PREFIX))
+    sent = parameters_of(tenant, client, sent)
     pending = validated(tenant, client, sent)
     if client.require_par:
         problem = "This client has to push its authorization requests (RFC 9126)."
         raise returned(RequestRejected("invalid_request", problem), pending.parameters.redirect_uri, sent)
     return pending
+
+
+def parameters_of(tenant: TenantContext, client: Client, sent: Sent) -> Sent:
+    """Return the parameters of the signed request object where one was sent, and no others (RFC 9101 section 5).
+
+    Raises ClientKeysBusy, and RequestRejected (`invalid_request_object`, or `request_not_supported` for one that is not signed,
+    OpenID Connect Core section 6.1): without a redirect URI unless a registered one stands beside the object.
+    """
+    encoded = sent.get("request")
+    if encoded is None:
+        return sent
+    try:
+        return Sent(read_request_object(encoded, client=client, tenant=tenant))
+    except SignatureInvalid as problem:
+        error = "request_not_supported" if isinstance(problem, Unsigned) else "invalid_request_object"
+        rejected = RequestRejected(error, f"The request object is rejected: {problem}.")
+    redirect_uri = sent.get("redirect_uri")
+    if redirect_uri is None or not matches(client.redirect_uris, redirect_uri):
+        raise rejected
+    raise returned(rejected, redirect_uri, sent)
 
 
 def validated(tenant: TenantContext, client: Client, sent: Sent) -> Pending:
@@ -127,9 +168,8 @@ def validated(tenant: TenantContext, client: Client, sent: Sent) -> Pending:
 def _read(tenant: TenantContext, client: Client, sent: Sent, redirect_uri: str) -> Parameters:
     if sent.repeated():
         raise RequestRejected("invalid_request", "A parameter appears more than once.")
-    for name in ("request", "request_uri"):
-        if sent.get(name) is not None:
-            raise RequestRejected(f"{name}_not_supported", f"The parameter {name} is not supported.")
+    if sent.get("request_uri") is not None:
+        raise RequestRejected("request_uri_not_supported", "Push the request, or send it in the parameter request.")
     response_type = sent.get("response_type")
     if response_type is None or not is_plain(response_type):
         raise RequestRejected("invalid_request", "response_type must be code.")
@@ -158,7 +198,7 @@ def push_request(*, tenant: TenantContext, client_id: UUID, sent: Sent, dpop_jkt
     """Store a request that an authenticated client sends and return its `request_uri`: 90 seconds, finished once (RFC 9126).
 
     The code is bound to the key of `dpop_jkt`, the thumbprint of a proof that came with the request (RFC 9449 section 10.1).
-    Raises RequestRejected, DpopProofInvalid (the parameter `dpop_jkt` names another key), UnknownTenant,
+    Raises RequestRejected, ClientKeysBusy, DpopProofInvalid (the parameter `dpop_jkt` names another key), UnknownTenant,
     TenantSuspended, TenantBusy.
     """
     if sent.get("request_uri") is not None:
@@ -166,7 +206,7 @@ def push_request(*, tenant: TenantContext, client_id: UUID, sent: Sent, dpop_jkt
     client = find_client(tenant, client_id)
     if client is None:
         raise RequestRejected("invalid_request", UNKNOWN_CLIENT)
-    pending = validated(tenant, client, sent)
+    pending = validated(tenant, client, parameters_of(tenant, client, sent))
     if dpop_jkt:
         if pending.parameters.dpop_jkt not in ("", dpop_jkt):
             raise DpopProofInvalid("The proof is by another key than the parameter dpop_jkt names.")

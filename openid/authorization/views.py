@@ -127,11 +127,20 @@ class Authorize(JourneyPage):
         """Return the error to the application, or raise AuthorizationRejected while its address is not known to be right."""
         if problem.redirect_uri is None:
             raise AuthorizationRejected(problem.description)
-        fields = {"error": problem.error, "error_description": problem.description}
+        client = self.client or find_client(self.tenant, self.sent.get("client_id"))
+        if client is None:
+            # It was deleted meanwhile.
+            raise AuthorizationRejected(problem.description)
         response = response_to(
-            self.tenant, problem.redirect_uri, state=problem.state, response_mode=problem.response_mode, **fields
+            self.tenant,
+            client,
+            problem.redirect_uri,
+            state=problem.state,
+            response_mode=problem.response_mode,
+            error=problem.error,
+            error_description=problem.description,
         )
-        return self.respond(response, self.client)
+        return self.respond(response, client)
 
 
 def redirect_to(address: str) -> HttpResponse:

@@ -64,7 +64,9 @@ def provider_metadata(tenant: TenantContext) -> dict[str, object]:
         "introspection_endpoint_auth_signing_alg_values_supported": list(ASSERTION_ALGORITHMS),
         "authorization_response_iss_parameter_supported": True,
         "claims_parameter_supported": True,
-        "request_parameter_supported": False,
+        "authorization_signing_alg_values_supported": list(ALGORITHMS),
+        "request_parameter_supported": True,
+        "request_object_signing_alg_values_supported": list(ASSERTION_ALGORITHMS),
         "request_uri_parameter_supported": False,
         "require_pushed_authorization_requests": False,
     }

@@ -53,7 +53,7 @@ def _list() -> serializers.ListField:
 
 
 class ProviderMetadataOut(serializers.Serializer[object]):
-    """OpenID Connect Discovery section 3, RFC 8414 section 2, RFC 9126 section 5, RFC 9207 section 3."""
+    """OpenID Connect Discovery section 3, RFC 8414 section 2, RFC 9101, RFC 9126 section 5, RFC 9207 section 3, JARM."""
 
     issuer = serializers.CharField()
     authorization_endpoint = serializers.CharField()
@@ -88,7 +88,9 @@ class ProviderMetadataOut(serializers.Serializer[object]):
     introspection_endpoint_auth_signing_alg_values_supported = _list()
     authorization_response_iss_parameter_supported = serializers.BooleanField()
     claims_parameter_supported = serializers.BooleanField()
+    authorization_signing_alg_values_supported = _list()
     request_parameter_supported = serializers.BooleanField()
+    request_object_signing_alg_values_supported = _list()
     request_uri_parameter_supported = serializers.BooleanField()
     require_pushed_authorization_requests = serializers.BooleanField()
 

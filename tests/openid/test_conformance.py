@@ -241,7 +241,7 @@ def test_suite_requests_without_pkce_are_rejected(module: str, type_: str, tenan
 )
 def test_request_objects_without_pkce_are_not_supported(app: Application, changed: dict[str, str]) -> None:
     error = error_of(app.authorize(**changed, **WITHOUT_PKCE))["error"]
-    assert error in ("request_not_supported", "request_uri_not_supported")
+    assert error in ("invalid_request_object", "request_uri_not_supported")
 
 
 def test_unregistered_redirect_uri_is_an_error_page(app: Application) -> None:
@@ -272,7 +272,7 @@ def test_metadata_has_the_values_that_plans_check(tenant: TestTenant) -> None:
     assert "none" not in listed["id_token_signing_alg_values_supported"]
     assert {"openid", "profile", "email", "phone"} <= set(listed["scopes_supported"])
     assert {"sub", "name", "email", "phone_number"} <= set(listed["claims_supported"])
-    assert (listed["request_parameter_supported"], listed["request_uri_parameter_supported"]) == (False, False)
+    assert (listed["request_parameter_supported"], listed["request_uri_parameter_supported"]) == (True, False)
     assert listed["claims_parameter_supported"] is True
     assert listed["authorization_response_iss_parameter_supported"] is True
     assert {"kty", "kid", "use", "alg"} <= set.intersection(*(set(key) for key in jwks(tenant)["keys"]))

@@ -114,7 +114,7 @@ def test_request_that_is_not_pushed_is_rejected(app: ProfiledApplication) -> Non
         ({"redirect_uri": None}, "invalid_request"),
         ({"response_type": "code id_token"}, "unsupported_response_type"),
         ({"response_type": "token"}, "unsupported_response_type"),
-        ({"request": "x.y.z"}, "request_not_supported"),
+        ({"request": "x.y.z"}, "invalid_request_object"),
     ],
     ids=str,
 )

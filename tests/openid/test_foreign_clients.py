@@ -17,7 +17,7 @@ from joserfc.jwk import ECKey, KeySet
 
 from tests.openid.node_client import install_packages, run_flow
 from tests.openid.pages.visitor import Visitor
-from tests.openid.relying_party import CALLBACK, Application
+from tests.openid.relying_party import CALLBACK, Application, query_of
 from tests.userflow.clients.keys import key_set, new_key, public_jwk
 from tests.userflow.sessions.clients import make_client
 from tests.userflow.sessions.test_oauth_libraries import place
@@ -152,6 +152,31 @@ def test_oauth4webapi_signs_a_user_in(
     assert result["token_type"] == ("dpop" if dpop else "bearer")
     # It repeats a request with the nonce that the server has sent.
     assert (result["nonces"] > 0) is dpop
+
+
+@pytest.mark.needs("node")
+@pytest.mark.parametrize("par", [False, True], ids=["link", "par"])
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_library_signs_its_request_and_verifies_the_response(
+    base: str, tenant: TestTenant, node: None, library: str, par: bool
+) -> None:
+    client, stated = authenticated_client(tenant, "private_key_jwt", first_party=True, require_par=par)
+    flow = {"library": library, "grant": "authorization_code", "redirect_uri": CALLBACK, "par": par, **stated}
+    flow |= {"scope": "openid email offline_access", "issuer": issuer_of(base, tenant), "signed": True}
+    addresses: list[str] = []
+    browse = browser_of(tenant, client)
+
+    def watched(address: str) -> str:
+        addresses.extend((address, browse(address)))
+        return addresses[-1]
+
+    said = run_flow(flow, watched)
+    result = said.get("result")
+    assert result, said
+    assert result["user"]["email"] == result["claims"]["email"]
+    sent, returned = map(query_of, addresses)
+    assert set(sent) == {"client_id", "request_uri" if par else "request"}
+    assert set(returned) == {"response"}
 
 
 @pytest.mark.needs("node")

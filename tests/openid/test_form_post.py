@@ -74,7 +74,7 @@ def test_denied_consent_is_posted(tenant: TestTenant) -> None:
         ({"response_type": "token"}, "unsupported_response_type"),
         ({"scope": "unknown:scope"}, "invalid_scope"),
         ({"code_challenge": None}, "invalid_request"),
-        ({"request": "e30.e30."}, "request_not_supported"),
+        ({"request": "e30.e30."}, "invalid_request_object"),
     ],
     ids=str,
 )
@@ -93,12 +93,12 @@ def test_suspended_tenant_is_posted(new_tenant: Callable[[], TestTenant], operat
     assert posted(app.authorize(response_mode="form_post"))["error"] == "access_denied"
 
 
-@pytest.mark.parametrize("mode", ["fragment", "web_message", "jwt", "query.jwt", "FORM_POST", "form_post "])
+@pytest.mark.parametrize("mode", ["fragment", "web_message", "fragment.jwt", "JWT", "FORM_POST", "form_post "])
 def test_unknown_mode_is_an_error_in_the_query(app: Application, mode: str) -> None:
     fields = query_of(app.authorize(response_mode=mode).headers["Location"])
     assert (fields["error"], fields["error_description"]) == (
         "invalid_request",
-        "response_mode must be query or form_post.",
+        "response_mode must be one of: query, form_post, jwt, query.jwt, form_post.jwt.",
     )
 
 

@@ -29,6 +29,8 @@ class SecurityProfile:
     issuer_is_only_audience: bool = False
     # A token without a key is not valid.
     bound_tokens_only: bool = False
+    # Request objects say since when they are valid (FAPI 2.0 Message Signing section 5.3.1).
+    dated_request_objects: bool = False
     # Redirect URIs have https, or http on loopback, and no scheme of an application.
     web_redirects_only: bool = False
 
@@ -65,6 +67,7 @@ PROFILES: Final[Mapping[str, SecurityProfile]] = {
         algorithms=("PS256", "ES256", "EdDSA"),
         issuer_is_only_audience=True,
         bound_tokens_only=True,
+        dated_request_objects=True,
         web_redirects_only=True,
     ),
 }

@@ -1,7 +1,7 @@
 """private_key_jwt: clients that authenticate with a JWT signed by their key (RFC 7523 section 3, RFC 7521 section 4.2).
 
-Raw PyJWT is narrowed here to: one audience, which is this issuer (CVE-2025-27370: an assertion for several servers could be
-used by one of them at another); a lifetime of an hour at most; and a `jti` that Valkey has not seen.
+Signed JWTs of clients are narrowed here to: one audience, which is this issuer (CVE-2025-27370: an assertion for several
+servers could be used by one of them at another); a lifetime of an hour at most; and a `jti` that Valkey has not seen.
 """
 
 import hashlib
@@ -15,18 +15,15 @@ import redis
 from identity_platform.api import valkey
 from tenants.issuers import issuer_of
 from tenants.lookup import TenantContext
-from userflow.accounts.principals import is_numeric_date
 from userflow.accounts.security_profiles import SecurityProfile
 from userflow.errors import AssertionsUnavailable
-from userflow.sessions.client_keys import SIGNING_ALGORITHMS, ClientKey, KeySetInvalid, read_key_set
-from userflow.sessions.published_keys import published_keys
+from userflow.sessions.client_signatures import LEEWAY, SignatureInvalid, keys_of_client, read_header, verified_claims
+from userflow.sessions.request_objects import TYPE as REQUEST_OBJECT
 
 TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 LONGEST: Final = 8192
 # Authlib signs for an hour, without a way to change it that also renews the `jti`. Each works once for all that time.
 LONGEST_SECONDS: Final = 3600
-# Clocks of clients may differ by this much.
-LEEWAY: Final = 30
 _LONGEST_JTI: Final = 1024
 
 
@@ -61,64 +58,25 @@ def check_assertion(
     ClientKeysBusy.
     """
     try:
-        header = jwt.get_unverified_header(assertion)
-    except (jwt.InvalidTokenError, ValueError) as problem:
+        header = read_header(assertion, profile)
+        keys = keys_of_client(client_id, jwks, jwks_uri, header.kid, tenant.authorities)
+        claims = verified_claims(
+            assertion, header, keys, client_id=str(client_id), required=("iss", "sub", "aud", "exp", "jti")
+        )
+    except SignatureInvalid as problem:
         raise AssertionInvalid from problem
-    algorithm, kid = header.get("alg"), header.get("kid")
-    if algorithm not in SIGNING_ALGORITHMS or not isinstance(kid, str | None) or "crit" in header:
-        raise AssertionInvalid
-    if not profile.allows(str(algorithm)):
+    if header.type == REQUEST_OBJECT:
         raise AssertionInvalid
     audiences = {issuer_of(tenant)}
     if not profile.issuer_is_only_audience:
         audiences |= {f"{tenant.root}/token", endpoint} - {""}
-    claims = _verified(
-        assertion,
-        _keys(client_id, jwks, jwks_uri, kid, tenant.authorities),
-        str(algorithm),
-        kid,
-        str(client_id),
-        audiences,
-    )
+    if claims["sub"] != str(client_id) or not _is_for(audiences, claims["aud"]):
+        raise AssertionInvalid
+    if cast(float, claims["exp"]) > time.time() + LONGEST_SECONDS + LEEWAY:
+        raise AssertionInvalid
     if profile.issuer_is_only_audience and not isinstance(claims["aud"], str):
         raise AssertionInvalid
     _use(client_id, claims)
-
-
-def _keys(
-    client_id: UUID, jwks: dict[str, object], jwks_uri: str, kid: str | None, authorities: str
-) -> tuple[ClientKey, ...]:
-    if not jwks:
-        return published_keys(client_id, jwks_uri, kid, authorities=authorities) if jwks_uri else ()
-    try:
-        return read_key_set(jwks)
-    except KeySetInvalid as problem:
-        raise AssertionInvalid from problem
-
-
-def _verified(
-    assertion: str, keys: tuple[ClientKey, ...], algorithm: str, kid: str | None, client_id: str, audiences: set[str]
-) -> dict[str, object]:
-    for key in keys:
-        if algorithm not in key.algorithms or (kid is not None and key.kid != kid):
-            continue
-        try:
-            claims: dict[str, object] = jwt.decode(
-                assertion,
-                key.key.key,
-                algorithms=[algorithm],
-                issuer=client_id,
-                subject=client_id,
-                leeway=LEEWAY,
-                options={"require": ["iss", "sub", "aud", "exp", "jti"], "verify_aud": False},
-            )
-        except (jwt.InvalidTokenError, ValueError, TypeError, OverflowError):
-            continue
-        if not all(is_numeric_date(claims[name]) for name in ("exp", "nbf", "iat") if name in claims):
-            raise AssertionInvalid
-        if _is_for(audiences, claims["aud"]) and cast(float, claims["exp"]) <= time.time() + LONGEST_SECONDS + LEEWAY:
-            return claims
-    raise AssertionInvalid
 
 
 def _is_for(audiences: set[str], audience: object) -> bool:

@@ -1,4 +1,4 @@
-"""ID tokens and logout tokens of applications (OpenID Connect). Their claims are written here only."""
+"""What applications get signed: ID tokens, logout tokens and authorization responses. Their claims are written here only."""
 
 import base64
 import hashlib
@@ -21,6 +21,8 @@ from userflow.sessions.token_classes import read_unverified
 ID_TOKEN_SECONDS: Final = 3600
 # OpenID Connect Back-Channel Logout section 2.4 recommends at most two minutes.
 LOGOUT_TOKEN_SECONDS: Final = 120
+# JARM section 2.1 recommends at most ten minutes; the browser brings it at once.
+RESPONSE_SECONDS: Final = 600
 LOGOUT_EVENT: Final = "http://schemas.openid.net/event/backchannel-logout"
 
 
@@ -111,6 +113,15 @@ def logout_token(
         "sid": str(session_id),
     }
     return _signed(payload, tenant, algorithm, header_type="logout+jwt")
+
+
+def signed_response(
+    parameters: Mapping[str, str], *, tenant: lookup.TenantContext, client_id: UUID, algorithm: str = ES256
+) -> str:
+    """Return the parameters of an authorization response as a JWT (JARM section 2.1), signed as the client's ID tokens are."""
+    times = {"exp": int(now().timestamp()) + RESPONSE_SECONDS}
+    payload = {**parameters, **times, "iss": issuer_of(tenant), "aud": str(client_id)}
+    return _signed(payload, tenant, algorithm, header_type="JWT")
 
 
 def _signed(payload: dict[str, object], tenant: lookup.TenantContext, algorithm: str, *, header_type: str) -> str:

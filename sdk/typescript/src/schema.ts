@@ -6174,7 +6174,7 @@ export interface components {
             /** @description Six digits from a text message. End users only. */
             sms_code?: string | null;
         };
-        /** @description OpenID Connect Discovery section 3, RFC 8414 section 2, RFC 9126 section 5, RFC 9207 section 3. */
+        /** @description OpenID Connect Discovery section 3, RFC 8414 section 2, RFC 9101, RFC 9126 section 5, RFC 9207 section 3, JARM. */
         ProviderMetadata: components["schemas"]["ServerMetadata"] & {
             /**
              * @description Supported: acr values.
@@ -6191,6 +6191,8 @@ export interface components {
             authorization_endpoint: string;
             /** @description Supported: authorization response iss parameter. */
             authorization_response_iss_parameter_supported: boolean;
+            /** @description Supported: authorization signing alg values. */
+            authorization_signing_alg_values_supported: string[];
             /** @description Supported: backchannel logout session. */
             backchannel_logout_session_supported: boolean;
             /** @description Supported: backchannel logout. */
@@ -6251,6 +6253,8 @@ export interface components {
              * @example https://id.example.com/t/acme/par
              */
             pushed_authorization_request_endpoint: string;
+            /** @description Supported: request object signing alg values. */
+            request_object_signing_alg_values_supported: string[];
             /** @description Supported: request parameter. */
             request_parameter_supported: boolean;
             /** @description Supported: request uri parameter. */
@@ -6325,9 +6329,11 @@ export interface components {
             prompt?: string;
             /** @description Required: a registered one. */
             redirect_uri?: string;
+            /** @description All parameters as a JWT that the client has signed (RFC 9101); those beside it are ignored. */
+            request?: string;
             /** @description Audiences of the access token; may be repeated. */
             resource?: string[];
-            /** @description query (default) or form_post */
+            /** @description query (default), form_post, or signed: jwt, query.jwt, form_post.jwt */
             response_mode?: string;
             /** @description Required: code */
             response_type?: string;

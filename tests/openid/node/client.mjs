@@ -32,6 +32,7 @@ async function byOpenidClient() {
   }
   const verifier = openid.randomPKCECodeVerifier();
   const checks = { pkceCodeVerifier: verifier, expectedState: openid.randomState(), expectedNonce: openid.randomNonce() };
+  if (flow.signed) openid.useJwtResponseMode(config);
   const build = flow.par ? openid.buildAuthorizationUrlWithPAR : openid.buildAuthorizationUrl;
   const asked = {
     redirect_uri: flow.redirect_uri,
@@ -41,7 +42,8 @@ async function byOpenidClient() {
     code_challenge: await openid.calculatePKCECodeChallenge(verifier),
     code_challenge_method: "S256",
   };
-  const address = await build(config, asked, options);
+  const object = flow.signed && (await openid.buildAuthorizationUrlWithJAR(config, asked, { key, kid: flow.key.kid }));
+  const address = object && !flow.par ? object : await build(config, object?.searchParams ?? asked, options);
   write({ address });
   const back = new URL((await read()).address);
   const tokens = await openid.authorizationCodeGrant(config, back, { ...checks, idTokenExpected: true }, {}, options);
@@ -108,6 +110,12 @@ async function byOauth4webapi() {
     };
     for (const [name, value] of Object.entries(asked)) parameters.set(name, value);
     const address = new URL(server.authorization_endpoint);
+    if (flow.signed) {
+      parameters.set("response_mode", "jwt");
+      const request = await oauth.issueRequestObject(server, client, parameters, { key, kid: flow.key.kid });
+      for (const name of [...parameters.keys()]) if (name !== "client_id") parameters.delete(name);
+      parameters.set("request", request);
+    }
     if (flow.par) {
       const push = () => oauth.pushedAuthorizationRequest(server, client, own, parameters, options);
       const pushed = await call(push, (response) => oauth.processPushedAuthorizationResponse(server, client, response));
@@ -116,7 +124,9 @@ async function byOauth4webapi() {
       address.search = parameters;
     }
     write({ address: address.href });
-    const back = oauth.validateAuthResponse(server, client, new URL((await read()).address), state);
+    const validate = flow.signed ? oauth.validateJwtAuthResponse : oauth.validateAuthResponse;
+    const returned = new URL((await read()).address);
+    const back = await validate(server, client, returned, state, insecure);
     const exchange = () => oauth.authorizationCodeGrantRequest(server, client, own, back, flow.redirect_uri, verifier, options);
     const checks = { expectedNonce: nonce, requireIdToken: true };
     tokens = await call(exchange, (response) => oauth.processAuthorizationCodeResponse(server, client, response, checks));

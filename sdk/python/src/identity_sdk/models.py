@@ -659,7 +659,9 @@ class ProviderMetadata(ServerMetadata):
     dpop_signing_alg_values_supported: list[str]
     authorization_response_iss_parameter_supported: bool
     claims_parameter_supported: bool
+    authorization_signing_alg_values_supported: list[str]
     request_parameter_supported: bool
+    request_object_signing_alg_values_supported: list[str]
     request_uri_parameter_supported: bool
     require_pushed_authorization_requests: bool
 
@@ -1604,6 +1606,7 @@ class Profile(TypedDict):
 class PushedAuthorizationRequest(ClientAuthenticationFields):
     response_type: NotRequired[str]
     response_mode: NotRequired[str]
+    request: NotRequired[str]
     redirect_uri: NotRequired[str]
     code_challenge: NotRequired[str]
     code_challenge_method: NotRequired[str]
