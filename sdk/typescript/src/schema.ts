@@ -6191,7 +6191,13 @@ export interface components {
             authorization_endpoint: string;
             /** @description Supported: authorization response iss parameter. */
             authorization_response_iss_parameter_supported: boolean;
-            /** @description Supported: authorization signing alg values. */
+            /**
+             * @description Supported: authorization signing alg values.
+             * @example [
+             *       "RS256",
+             *       "ES256"
+             *     ]
+             */
             authorization_signing_alg_values_supported: string[];
             /** @description Supported: backchannel logout session. */
             backchannel_logout_session_supported: boolean;
@@ -6253,7 +6259,12 @@ export interface components {
              * @example https://id.example.com/t/acme/par
              */
             pushed_authorization_request_endpoint: string;
-            /** @description Supported: request object signing alg values. */
+            /**
+             * @description Supported: request object signing alg values.
+             * @example [
+             *       "ES256"
+             *     ]
+             */
             request_object_signing_alg_values_supported: string[];
             /** @description Supported: request parameter. */
             request_parameter_supported: boolean;
