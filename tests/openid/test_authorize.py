@@ -89,7 +89,7 @@ REJECTED: list[tuple[dict[str, Any], str]] = [
     ({"response_type": "code id_token"}, "unsupported_response_type"),
     ({"response_type": '"\\é'}, "invalid_request"),
     ({"response_type": ["code", "code"]}, "invalid_request"),
-    ({"response_mode": "form_post.jwt"}, "invalid_request"),
+    ({"response_mode": "fragment.jwt"}, "invalid_request"),
     ({"response_mode": "fragment"}, "invalid_request"),
     ({"code_challenge": None}, "invalid_request"),
     ({"code_challenge": "short"}, "invalid_request"),

@@ -136,7 +136,8 @@ def test_pushed_request_has_the_mode(app: Application) -> None:
 
 def test_metadata_lists_the_modes(tenant: TestTenant) -> None:
     document = Api().get(f"/t/{tenant.slug}/.well-known/openid-configuration").json()
-    assert document["response_modes_supported"] == ["query", "form_post"]
+    modes = ["query", "form_post", "jwt", "query.jwt", "form_post.jwt"]
+    assert document["response_modes_supported"] == modes
 
 
 def test_client_of_another_tenant_gets_nothing(app: Application, other_tenant: TestTenant) -> None:

@@ -144,8 +144,8 @@ def test_request_is_no_assertion_of_the_client(app: Application, key: PrivateKey
 
 
 def test_key_of_another_client_or_no_key_is_rejected(tenant: TestTenant, app: Application) -> None:
-    stranger = signed(app, new_key())
-    assert answer(app, stranger, redirect_uri=CALLBACK)["error"] == "invalid_request_object"
+    of_another = signed(app, new_key())
+    assert answer(app, of_another, redirect_uri=CALLBACK)["error"] == "invalid_request_object"
     keyless = application(tenant, new_key(), type="public", jwks=None, token_endpoint_auth_method="none")
     fields = answer(keyless, signed(keyless, new_key()), redirect_uri=CALLBACK)
     assert fields["error_description"] == "The request object is rejected: the client has registered no keys."
@@ -203,7 +203,7 @@ def test_unregistered_address_in_the_object_gets_nothing(app: Application, key: 
 
 
 def test_sign_in_begins_with_a_signed_request(tenant: TestTenant, key: PrivateKey, app: Application) -> None:
-    stranger = Application(tenant, app.client)
-    response = stranger.authorize(**{**ALONE, "request": signed(stranger, key)})
+    signed_out = Application(tenant, app.client)
+    response = signed_out.authorize(**{**ALONE, "request": signed(signed_out, key)})
     assert response.status_code == 303
     assert response.headers["Location"].startswith(f"{app.issuer}/signin?request=")
