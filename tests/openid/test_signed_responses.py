@@ -1,5 +1,6 @@
 """Signed authorization responses (JARM): the application gets one JWT, also for an error."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jwt
@@ -7,10 +8,11 @@ import pytest
 from django.conf import settings
 from jwt import PyJWKSet
 
+from tests.openid.pages.visitor import Visitor, begin
 from tests.openid.relying_party import CALLBACK, Application, query_of, register_application
 from tests.openid.test_form_post import posted
 from tests.userflow.sessions.clients import form
-from tests.world import Api, TestTenant
+from tests.world import PASSWORD, Api, TestTenant
 
 STATE = "a b+c&d"
 
@@ -75,6 +77,29 @@ def test_error_of_a_posted_request_comes_signed(tenant: TestTenant) -> None:
     sent = form(**app.parameters(response_mode="jwt", scope="unknown:scope"))
     response = app.browser.post(f"{app.issuer}/authorize", **sent)
     assert opened(app, query_of(response.headers["Location"]))["error"] == "invalid_scope"
+
+
+@pytest.mark.parametrize("decision", ["allow", "deny"])
+def test_decision_of_the_user_comes_signed(tenant: TestTenant, decision: str) -> None:
+    visitor = Visitor(tenant)
+    app = begin(visitor, client={}, response_mode="jwt")
+    visitor.sends(email=tenant.register().email)
+    visitor.sends(password=PASSWORD)
+    assert visitor.at == "consent", visitor.text
+    visitor.sends(**{decision: "1"})
+    claims = opened(app, query_of(visitor.page.headers["Location"]))
+    if decision == "allow":
+        assert app.exchange(claims["code"]).status_code == 200
+    else:
+        assert claims["error"] == "access_denied"
+
+
+def test_suspended_tenant_responds_signed(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
+    suspended = new_tenant()
+    app = Application(suspended, register_application(suspended))
+    assert Api().get(f"{app.issuer}/jwks").status_code == 200
+    operator.patch(f"/uflow/admin/tenants/{suspended.id}", {"status": "suspended"})
+    assert opened(app, query_of(app.authorize(response_mode="jwt").headers["Location"]))["error"] == "access_denied"
 
 
 def test_app_with_a_scheme_of_its_own_gets_no_signed_form(tenant: TestTenant) -> None:
