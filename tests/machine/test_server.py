@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from identity_platform.serving.workers import FIRST_PAUSE, WORKER_COMMANDS
-from tests.machine.conftest import Holder, Platform, free_port, running, within
+from tests.machine.conftest import Holder, Platform, free_port, prepared_home, running, within
 from tests.machine.requests import LOGIN, answer, request
 
 Serve = Callable[..., Platform]
@@ -209,11 +209,12 @@ def test_ended_worker_is_restarted_with_growing_delay(platform: Platform) -> Non
     assert platform.end() == 0
 
 
-def test_two_homes_and_two_ports_run_side_by_side(home: Path, settled_home: Path, serve: Serve) -> None:
-    one, two = serve(settled_home), serve(home)
-    assert two.end() == 0
-    assert within(60, one.is_ready)
-    assert one.end() == 0
+def test_two_homes_and_two_ports_run_side_by_side(settled_home: Path, serve: Serve) -> None:
+    with prepared_home() as other_home:
+        first, second = serve(settled_home), serve(other_home)
+        assert second.end() == 0
+        assert within(60, first.is_ready)
+        assert first.end() == 0
 
 
 def test_orphaned_servers_of_a_killed_platform_are_used_again(settled_home: Path, serve: Serve) -> None:
