@@ -3,8 +3,10 @@
 Tests commit, as requests do; nothing is rolled back or patched. Unique names keep tests independent.
 """
 
+import fcntl
 import os
 import secrets
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,7 @@ from tenants.models import TenantDatabase
 from tests.browsers import browser as browser
 from tests.browsers import chromium as chromium
 from tests.console.browser.place import place as place
-from tests.environment import DATABASE
+from tests.environment import DATABASE, MIGRATED
 from tests.world import (
     PASSWORD,
     Api,
@@ -73,22 +75,52 @@ def production_hashes() -> Iterator[None]:
     passwords._dummy.cache_clear()
 
 
-def _run_as_admin(*statements: sql.Composable) -> None:
+def _connect_as_admin() -> psycopg.Connection[tuple[Any, ...]]:
     admin = settings.DATABASE_ADMIN
     parts = {"user": admin["USER"], "password": admin["PASSWORD"], "host": admin["HOST"], "port": admin["PORT"]}
     known = {name: value for name, value in parts.items() if value}
-    with psycopg.connect(dbname=admin["NAME"], autocommit=True, **known) as raw:
-        for statement in statements:
-            raw.execute(statement)
+    return psycopg.connect(dbname=admin["NAME"], autocommit=True, **known)
+
+
+def _create_database(name: str, template: str) -> None:
+    statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} ENCODING 'UTF8'")
+    with _connect_as_admin() as raw:
+        raw.execute(statement.format(sql.Identifier(name), sql.Identifier(template)))
+
+
+def _use_database(name: str) -> None:
+    connections.close_all()
+    settings.DATABASES["default"]["NAME"] = connection.settings_dict["NAME"] = name
+
+
+def _create_migrated_database() -> None:
+    """Create the database that all test processes of a run copy, unless another one has: migrating takes seconds of a core."""
+    draft = f"{MIGRATED}_draft"
+    folder = Path(os.environ.get("IDENTITY_VAR") or tempfile.gettempdir())
+    with (folder / f"{MIGRATED}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with _connect_as_admin() as raw:
+            if databases.exists(raw, MIGRATED):
+                return
+        _create_database(draft, "template0")
+        _use_database(draft)
+        call_command("migrate", database="default", verbosity=0, interactive=False)
+        connections.close_all()
+        with _connect_as_admin() as raw:
+            # A pooler keeps its connections, and a database that has any is neither renamed nor copied.
+            raw.execute("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = %s", [draft])
+            raw.execute(
+                sql.SQL("ALTER DATABASE {} RENAME TO {}").format(sql.Identifier(draft), sql.Identifier(MIGRATED))
+            )
 
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_blocker: Any) -> Iterator[None]:
     """Create a global database for this process and prepare it with the command that production runs."""
-    _run_as_admin(sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'").format(sql.Identifier(DATABASE)))
-    settings.DATABASES["default"]["NAME"] = DATABASE
-    connection.settings_dict["NAME"] = DATABASE
     with django_db_blocker.unblock():
+        _create_migrated_database()
+        _create_database(DATABASE, MIGRATED)
+        _use_database(DATABASE)
         call_command("prepare", no_demo=True)
         yield
     connections.close_all()
@@ -103,12 +135,10 @@ def _servers_are_temporary() -> bool:
 
 
 def _drop_databases() -> None:
-    admin = settings.DATABASE_ADMIN
-    known = {n: admin[k] for n, k in (("user", "USER"), ("password", "PASSWORD"), ("host", "HOST"), ("port", "PORT"))}
-    with psycopg.connect(dbname=admin["NAME"], autocommit=True, **{n: v for n, v in known.items() if v}) as raw:
+    with _connect_as_admin() as raw:
         created = raw.execute(
-            "SELECT datname FROM pg_database WHERE datname = %s OR starts_with(datname, %s)",
-            [DATABASE, settings.TENANT_DATABASE_PREFIX],
+            "SELECT datname FROM pg_database WHERE datname IN (%s, %s) OR starts_with(datname, %s)",
+            [DATABASE, MIGRATED, settings.TENANT_DATABASE_PREFIX],
         ).fetchall()
         for (name,) in created:
             databases.drop(raw, name)

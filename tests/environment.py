@@ -21,6 +21,8 @@ os.environ.setdefault("WEB_THREADS", "64")
 # Tests of states want the rejection at once; those of the pause set a time themselves.
 os.environ.setdefault("TENANT_PAUSE_WAIT_MS", "0")
 DATABASE = f"identity_test_{RUN}_{WORKER}"
+# What all processes of a run copy.
+MIGRATED = f"identity_test_{RUN}_migrated"
 
 # Modules and tests live as long as the process: collecting garbage among them took a seventh of the CPU.
 gc.disable()
