@@ -98,6 +98,7 @@ def test_run_measures_both_subjects_and_writes_results(tmp_path: Path) -> None:
     assert not (tmp_path / "var" / "bench").exists()
 
 
+@pytest.mark.nightly
 def test_curves_have_every_value_and_plot(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench.curves", "--smoke", "--results", str(tmp_path), "--images", str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "IDENTITY_VAR": str(tmp_path / "var")}

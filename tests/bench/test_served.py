@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_random_tenants_are_measured(tmp_path: Path) -> None:
     options = "--tenants 1 2 --seconds 0.5 --rounds 1 --idle 0"

@@ -88,6 +88,7 @@ def logged(server: Server, event: str, **about: str) -> dict[str, Any]:
     return line
 
 
+@pytest.mark.nightly
 def test_ten_thousand_parallel_lines_are_one_object_each(server: Server) -> None:
     before, numbers = len(server.log.read_bytes()), itertools.count()
     types = {"Content-Type": "application/x-www-form-urlencoded"}

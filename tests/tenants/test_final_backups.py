@@ -136,6 +136,7 @@ def test_restore_deleted_replaces_rows_written_since(
     assert audit_trails.verify(audit_trails.Owner(slug, tenant.id)).faults == []
 
 
+@pytest.mark.nightly
 def test_delete_keeps_backup_of_very_many_services(folder: Path, new_tenant: Callable[[], TestTenant]) -> None:
     # More than the parameters of one statement.
     tenant, number = new_tenant(), 66_000

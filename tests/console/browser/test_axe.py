@@ -95,6 +95,7 @@ def faults_of(visitor: Visitor, name: str, ways: list[tuple[int, str]]) -> list[
     return found
 
 
+@pytest.mark.nightly
 def test_no_page_has_a_fault(place: Place, visit: Callable[[str], Visitor]) -> None:
     install_packages()
     tenant = place.add_rows(place.new_tenant("Zephyr Ltd"))

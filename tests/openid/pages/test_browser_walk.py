@@ -21,12 +21,15 @@ from tests.mfa.people import some_phone
 from tests.openid.pages.test_browser import Person, register
 from tests.openid.pages.test_browser import person as person
 from tests.openid.pages.test_browser import shop as shop
-from tests.openid.pages.test_browser_journeys import LANGUAGES, Traveller
+from tests.openid.pages.test_browser_journeys import AT_NIGHT, LANGUAGES, Traveller
 from tests.openid.pages.test_browser_journeys import traveller as traveller
 from userflow.accounts.grant_types import DEVICE_CODE, REFRESH_TOKEN
 
 pytestmark = [pytest.mark.needs("chromium", "chromedriver", "node"), pytest.mark.timeout(300)]
-ALL_LANGUAGES: Final = pytest.mark.parametrize("language", LANGUAGES)
+ALL_LANGUAGES: Final = pytest.mark.parametrize(
+    "language",
+    [pytest.param(name, marks=pytest.mark.nightly if name in AT_NIGHT else ()) for name in LANGUAGES],
+)
 # The passkeys of a user were created at an address that the tenant no longer has.
 MOVE_PASSKEYS: Final = """
 from tenants import lookup
