@@ -57,6 +57,8 @@ def read_request_object(encoded: str, *, client: Client, tenant: TenantContext) 
 def _pairs(name: str, value: object) -> list[tuple[str, str]]:
     """Return a member as parameters: numbers and objects (`max_age`, `claims`) as JSON, a list as one for each member."""
     if isinstance(value, list):
+        if any(isinstance(member, list) for member in value):
+            raise SignatureInvalid(f"its member {name} must not be nested")
         return [pair for member in value for pair in _pairs(name, member)]
     if isinstance(value, str):
         return [(name, value)]
