@@ -19,7 +19,7 @@ from tenants import provisioning
 from tenants.context import in_tenant
 from userflow.credentials import passwords
 from userflow.endusers.actions import register_end_user
-from userflow.signin.actions import sign_in_end_user
+from userflow.signin.password import sign_in_end_user
 from userflow.tenants.actions import open_tenant
 
 PASSWORD = "correct horse 9 battery"

@@ -12,7 +12,6 @@ from django.db import connection, connections
 from django.utils.timezone import now
 
 from identity_platform.api.email_addresses import email_key
-from tenants import lookup
 from tenants.capacity import main_server
 from tenants.context import in_tenant
 from tenants.models import Tenant, TenantDatabase
@@ -22,8 +21,8 @@ from userflow.accounts.models import AdminUser, Client, EndUser
 from userflow.accounts.realms import ADMINS
 from userflow.admins.actions import create_admin_user
 from userflow.credentials import passwords
-from userflow.sessions import issue
-from userflow.signin.actions import subject_of
+from userflow.signin.delivery import ApplicationTokens
+from userflow.signin.pipeline import completion_of
 from userflow.signin.proofs import PASSWORD_AMR
 from userflow.tenants.actions import open_tenant
 
@@ -131,9 +130,9 @@ def admin_token(tenant_id: UUID) -> str:
         name = f"admin-{tenant_id.hex[:12]}"
         user, _ = create_admin_user(tenant_id=tenant_id, username=name, email=f"{name}@example.com", password=PASSWORD)
     with ADMINS.atomic():
-        tenant = lookup.find(tenant_id)
-        pair = issue.open_session(ADMINS, user, subject_of(user), amr=PASSWORD_AMR, tenant=tenant)
-    return pair.access_token
+        tokens = completion_of(user, amr=PASSWORD_AMR, delivery=ApplicationTokens()).open(ADMINS, user).tokens
+    assert tokens is not None  # delivered to an application
+    return tokens.access_token
 
 
 # --- requests --------------------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from typing import Final, Literal
 from django.utils.timezone import now
 
 from identity_platform.api.errors import NotSignedIn
-from mfa.caller import Caller, is_this_user
 from mfa.errors import NoProof, NotFirstFactor, TokenOfAnotherUser
 from mfa.users import settings_of
 from tenants.context import current_tenant
@@ -28,6 +27,7 @@ from userflow.credentials import tickets
 from userflow.errors import EmailNotVerified, InsufficientAuthentication, NotSignedInByTicket
 from userflow.sessions.assurance import Action, require_assurance
 from userflow.sessions.ending import require_active_session
+from userflow.signin.caller import Caller, is_this_user
 from userflow.signin.proofs import proof_missing
 
 Kind = Literal["totp", "sms", "webauthn"]

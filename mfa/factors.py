@@ -15,7 +15,6 @@ from django.utils.timezone import now
 
 from identity_platform.postgresql.row_errors import first_or
 from mfa import notices, passes
-from mfa.caller import Caller, is_this_user
 from mfa.enrollment import Kind, Proof, address_is_missing, check_again, enrollment_action
 from mfa.errors import LastFactor, NoProof, TokenOfAnotherUser, UnknownFactor
 from mfa.factor_models import Factor
@@ -34,6 +33,7 @@ from userflow.events.outbox import publish
 from userflow.sessions.assurance import Action, reject_third_party, require_assurance
 from userflow.sessions.ending import end_sessions
 from userflow.sessions.issue import realm_of
+from userflow.signin.caller import Caller, is_this_user
 from userflow.signin.proofs import kind_of_proof, prove_own_change
 
 TOTP: Final = "totp"
@@ -102,7 +102,7 @@ def own_change(action: Action, *, realm: Realm, user: Account, kind: Kind, calle
     `check_own_session`, and those of `check_proof` if the action needs a proof.
     """
     own = check_own_session(action, realm=realm, user=user, caller=caller)
-    prove_own_change(action, principal=own, proof=caller.proof, user_agent=caller.user_agent)
+    prove_own_change(action, principal=own, proof=caller.proof)
     return Proof(kind, "bearer", own=own, proven=action)
 
 
@@ -339,13 +339,13 @@ def list_factors(
         }
 
 
-def remove_factor(*, principal: Principal, factor_id: UUID, proof: Mapping[str, object], user_agent: str = "") -> str:
+def remove_factor(*, principal: Principal, factor_id: UUID, proof: Mapping[str, object]) -> str:
     """Remove one of the caller's own factors; return its kind. The backup codes go with TOTP and with the last factor.
 
     Raises InsufficientAuthentication (401), UnknownFactor (404), LastFactor (409), and the errors of `check_proof`.
     """
     realm = realm_of(principal.kind)
-    caller = Caller(principal=principal, user_agent=user_agent, proof=proof)
+    caller = Caller(principal=principal, proof=proof)
     with realm.entered(principal.tenant_id):
         require_assurance(Action.REMOVE_FACTOR, principal)
         user = first_or(realm.users._default_manager.filter(pk=principal.id), UnknownFactor)

@@ -14,7 +14,6 @@ from uuid import UUID
 from django.utils.timezone import now
 
 from mfa import notices
-from mfa.caller import is_this_user
 from mfa.enrollment import address_is_missing
 from mfa.errors import OwnFactors, PassNotPossible
 from tenants.states import Purpose
@@ -27,6 +26,7 @@ from userflow.credentials import tickets
 from userflow.errors import UnknownUser
 from userflow.sessions.assurance import Action, require_assurance
 from userflow.sessions.permissions import ADMIN, OPERATOR, editing_users, require
+from userflow.signin.caller import is_this_user
 
 Delivery = Literal["mail", "show"]
 

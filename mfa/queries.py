@@ -17,7 +17,6 @@ from identity_platform.api.email_addresses import email_key
 from identity_platform.audit.origin import current_origin
 from identity_platform.audit.writer import count_events
 from identity_platform.crypto import hash_token
-from mfa.caller import Caller, id_in
 from mfa.totp.models import AdminTotpSecret, EndUserTotpSecret, TotpSecret
 from mfa.users import find_user
 from mfa.webauthn.models import AdminPasskey, EndUserPasskey, Passkey
@@ -26,6 +25,7 @@ from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.accounts.session_models import Ticket
 from userflow.credentials import attempts, tickets
 from userflow.errors import NotSignedInByTicket
+from userflow.signin.caller import Caller, id_in
 
 # Find the user, the login that waits, the TOTP secret and the passkey; count the attempt by the rule of `attempts.count`,
 # and against the ticket; consume the challenge. A locked counter is not changed: `counted` is then empty, and neither

@@ -15,7 +15,6 @@ from django.db.models import QuerySet
 from django.utils.timezone import now
 
 from identity_platform.places import place_of
-from mfa.completion import second_step_grant
 from tenants.context import current_tenant, in_tenant
 from tenants.lookup import TenantContext
 from tenants.settings import effective
@@ -29,6 +28,8 @@ from userflow.credentials import tickets
 from userflow.credentials.tickets import REMEMBERED
 from userflow.errors import NotSignedInByTicket
 from userflow.sessions.cookies import cookie_digest
+from userflow.signin.delivery import BrowserCookie
+from userflow.signin.pipeline import SignedIn, completion_of
 
 MOST_DEVICES: Final = 10
 # Two requests of one browser at once send the same cookie; one of them comes after the rotation.
@@ -95,11 +96,13 @@ def remember_device(*, session_id: UUID, replaced: str | None) -> Cookie | None:
     return cookie
 
 
-def complete_by_device(*, tenant_id: UUID, mfa_token: str, device: str, user_agent: str) -> Cookie | None:
-    """Complete the sign-in of `mfa_token` without its second step; return the next cookie of the device.
+def complete_by_device(
+    *, tenant_id: UUID, mfa_token: str, device: str, delivery: BrowserCookie
+) -> tuple[SignedIn[EndUser], Cookie] | None:
+    """Complete the sign-in of `mfa_token` without its second step; return it, and the next cookie of the device.
 
     Return None, with nothing changed, for a device that is not remembered for this user. A cookie that was used before was
-    copied: all devices of its user are forgotten. Call it in `sessions.browser.opening_browser_session`. Raises
+    copied: all devices of its user are forgotten. Raises
     NotSignedInByTicket (401), EmailNotVerified (403), WrongCredentials.
     """
     with in_tenant(tenant_id, Purpose.SIGN_IN) as tenant:
@@ -119,7 +122,7 @@ def complete_by_device(*, tenant_id: UUID, mfa_token: str, device: str, user_age
             ).first()
             if kept is None or not _is_unused(kept, user):
                 return None
-            return _complete(user, login, kept, user_agent)
+            return _complete(user, login, kept, delivery)
 
 
 def _is_unused(kept: EndUserTicket, user: EndUser) -> bool:
@@ -132,15 +135,15 @@ def _is_unused(kept: EndUserTicket, user: EndUser) -> bool:
     return False
 
 
-def _complete(user: EndUser, login: Ticket, kept: EndUserTicket, user_agent: str) -> Cookie:
+def _complete(
+    user: EndUser, login: Ticket, kept: EndUserTicket, delivery: BrowserCookie
+) -> tuple[SignedIn[EndUser], Cookie]:
     tickets.consume_ticket(END_USERS, kept)
     tickets.consume_ticket(END_USERS, login)
-    grant = second_step_grant(user=user, login=login, amr=(), user_agent=user_agent)
-    assert grant is not None  # there is a login
-    opened = grant.open(END_USERS, user)
+    signed_in = completion_of(user, amr=(), delivery=delivery, login=login).open(END_USERS, user)
     END_USERS.record("device.used", target=("user", user.pk))
     # The time counts from the second step, however often the device is used.
-    return _stored(user, opened.session_id, kept.expires_at)
+    return signed_in, _stored(user, signed_in.session_id, kept.expires_at)
 
 
 def remembered_devices(user_id: UUID) -> list[RememberedDevice]:

@@ -3,26 +3,17 @@
 from typing import NoReturn
 from uuid import UUID
 
-from django.db import connection
-
 from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.crypto import hash_token
-from mfa.caller import Caller, id_in
 from mfa.errors import UnknownEmail
 from tenants import lookup
 from tenants.states import Purpose
-from userflow.accounts.models import Account, AdminUser
+from userflow.accounts.models import Account, AdminUser, Client
 from userflow.accounts.principals import CLIENT
 from userflow.accounts.realms import ADMINS, Realm
 from userflow.credentials import attempts
-
-_ACTIVE_CLIENT = """
-SELECT first_party AND direct_sign_in, dpop_bound_access_tokens, access_token_seconds,
-  access_token_signed_response_alg, type, secret_digest,
-  CASE WHEN previous_secret_until > now() THEN previous_secret_digest END
-FROM userflow_client WHERE id = %s AND tenant_id = %s AND active
-"""
+from userflow.signin.caller import Caller, id_in
 
 
 def find_user(
@@ -96,25 +87,10 @@ def raise_unknown_email() -> NoReturn:
 
 def check_client(client_id: UUID | None, tenant_id: UUID | None) -> None:
     """Raise ValidationFailed (400) if the request names a client that is not an active one of the tenant."""
-    if client_id is not None and tenant_id is not None and active_client(client_id, tenant_id) is None:
+    if client_id is None or tenant_id is None:
+        return
+    if not Client.objects.filter(pk=client_id, tenant_id=tenant_id, active=True).exists():
         raise ValidationFailed(details={"client_id": ["No active client of this tenant has this id."]})
-
-
-ActiveClient = tuple[bool, bool, int | None, str, str, bytes | None, bytes | None]
-
-
-def active_client(client_id: UUID | None, tenant_id: UUID) -> ActiveClient | None:
-    """Return whether an active client of the tenant may sign users in by JSON and gets bound tokens only, their lifetime
-    and algorithm, and its type and secret digests.
-
-    A deactivated client signs no user in.
-    """
-    if client_id is None:
-        return None
-    with connection.cursor() as cursor:
-        cursor.execute(_ACTIVE_CLIENT, [client_id, tenant_id])
-        found: ActiveClient | None = cursor.fetchone()
-    return found
 
 
 def settings_of(realm: Realm, user: Account) -> dict[str, object]:

@@ -13,10 +13,10 @@ from rest_framework.response import Response
 from identity_platform.api.errors import ApiError, NotAllowed, ValidationFailed
 from identity_platform.api.views import ApiViewSet, Arguments, Contract, Shape, View, endpoint
 from mfa import factors, passes, serializers
-from mfa.caller import Caller
 from mfa.completion import Verified
 from mfa.errors import LastFactor, NoProof, OwnFactors, PassNotPossible, TokenOfAnotherUser, UnknownFactor
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
+from userflow.accounts.models import Account
 from userflow.accounts.permissions_catalogue import FACTORS
 from userflow.accounts.principals import CLIENT, Principal
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
@@ -32,11 +32,14 @@ from userflow.errors import (
 )
 from userflow.ids import id_or
 from userflow.sessions.assurance import Action, reject_third_party
-from userflow.sessions.issue import TokenPair, realm_of
+from userflow.sessions.issue import realm_of
 from userflow.sessions.permissions import ADMIN, OPERATOR, Anyone, SignedIn, needs, principal_at, tenant_at
-from userflow.signin.proof_fields import proof_in, proof_of, without_proof
+from userflow.signin.caller import Caller
+from userflow.signin.delivery import ApplicationTokens
+from userflow.signin.pipeline import SignedIn as SignedInUser
+from userflow.signin.proof_fields import proof_in, without_proof
 from userflow.signin.views import NO_STORE as NO_STORE
-from userflow.signin.views import TICKET_HEADER
+from userflow.signin.views import TICKET_HEADER, user_agent_of
 
 PROOFS = {TICKET_HEADER: "Enrollment ticket of the user's registration or last sign-in, or an enrollment pass."}
 ADMIN_ERRORS = [UnknownUser, OwnFactors, GrantsMoreThanHeld, InsufficientAuthentication]
@@ -79,8 +82,7 @@ class FactorViewSet(ApiViewSet):
         caller = Caller(
             principal=principal,
             ticket=ticket if header is None else header,
-            user_agent=self.request.META.get("HTTP_USER_AGENT", ""),
-            client_secret=asked.pop("client_secret", None),
+            delivery=ApplicationTokens(user_agent_of(self.request), asked.pop("client_secret", None)),
             proof=proof_in(asked, but=but) if proof else {},
         )
         return {**(without_proof(asked, but=but) if proof else asked), "caller": caller}
@@ -111,15 +113,16 @@ def for_admins(
     return cast(View, replace(contract, id=id, body=body, errors=errors, returns=answers)(of_admins))
 
 
-def with_tokens(body: Mapping[str, object], tokens: TokenPair | None) -> Response:
+def with_tokens(body: Mapping[str, object], signed_in: SignedInUser[Account] | None) -> Response:
     """Return the response of a verified factor, with the tokens of the sign-in that it completes, if any."""
+    tokens = signed_in.tokens if signed_in is not None else None
     return Response({**body, **(tokens.fields() if tokens else {})}, headers=NO_STORE)
 
 
 def verified_code(done: Verified, *, tenant_id: UUID | None) -> Response:
     """Return the response of a verified code; that of admin users names no tenant."""
     body = {"email": done.user.email, "message": "The code is right.", "method": done.method, "success": True}
-    return with_tokens({**body, **({"tenant_id": tenant_id} if tenant_id is not None else {})}, done.tokens)
+    return with_tokens({**body, **({"tenant_id": tenant_id} if tenant_id is not None else {})}, done.signed_in)
 
 
 class FactorListViewSet(ApiViewSet):
@@ -148,7 +151,7 @@ class FactorListViewSet(ApiViewSet):
         Needs a proof in the body. The last factor cannot be removed if one is required.
         """
         factors.remove_factor(
-            principal=_person_at(request), factor_id=id_or(factor_id, UnknownFactor), **proof_of(request, self.asked())
+            principal=_person_at(request), factor_id=id_or(factor_id, UnknownFactor), proof=proof_in(self.asked())
         )
         return Response({"message": "The factor is removed.", "success": True})
 

@@ -4,8 +4,8 @@ from typing import Final
 
 from django.dispatch import Signal
 
-# A request proves itself by a factor. Sent with `principal`, `kind` (`code`, `backup_code`, `sms_code` or `response`),
-# `value` and `user_agent`. The receiver checks the factor as at sign-in and returns the amr that it proves, or raises.
+# A request proves itself by a factor. Sent with `principal`, `kind` (`code`, `backup_code`, `sms_code` or `response`)
+# and `value`. The receiver checks the factor as at sign-in and returns the amr that it proves, or raises.
 factor_proof: Final = Signal()
 
 # The owner of a mailbox takes over a user whose address was never verified. Sent with `realm` and `user` in the realm's

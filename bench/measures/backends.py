@@ -15,15 +15,14 @@ from bench.measures.openid import Line
 from bench.rounds import Subject
 from bench.run import Row, Run
 from registry.actions import create_credential, create_service
-from tenants import lookup
 from tenants.context import in_tenant
 from userflow.accounts.models import EndUser
 from userflow.accounts.permissions_catalogue import EVERY_PERMISSION
 from userflow.accounts.principals import OPERATOR, Principal
 from userflow.accounts.realms import END_USERS
 from userflow.clients.actions import create_client
-from userflow.sessions import issue
-from userflow.signin.actions import subject_of
+from userflow.signin.delivery import ApplicationTokens
+from userflow.signin.pipeline import completion_of
 from userflow.signin.proofs import PASSWORD_AMR
 
 REQUESTS = 200
@@ -102,14 +101,15 @@ def _back_end(tenant: world.BenchTenant) -> BackEnd:
     credential = create_credential(tenant_id=tenant.tenant_id, service_id=service.pk, name="live", secret="s" * 32)
     with in_tenant(tenant.tenant_id), END_USERS.atomic():
         user = EndUser.objects.get(pk=tenant.users[0])
-        pair = issue.open_session(
-            END_USERS, user, subject_of(user), amr=PASSWORD_AMR, tenant=lookup.find(tenant.tenant_id)
-        )
+        delivery = ApplicationTokens()
+        completion = completion_of(user, amr=PASSWORD_AMR, delivery=delivery, client_id=tenant.client_id)
+        tokens = completion.open(END_USERS, user).tokens
+        assert tokens is not None  # delivered to an application
     return BackEnd(
         tenant,
         f"Basic {base64.b64encode(f'{client.pk}:{secret}'.encode()).decode()}",
         f"/exsvc/api/v1/services/{service.pk}/credentials/{credential.pk}",
-        pair.refresh_token,
+        tokens.refresh_token,
     )
 
 

@@ -20,8 +20,9 @@ from tenants import lookup
 from tenants.context import in_tenant
 from tenants.states import Purpose
 from userflow.accounts.models import Client
-from userflow.sessions.browser import opening_browser_session
-from userflow.signin.actions import sign_in_browser
+from userflow.signin.delivery import BrowserCookie
+from userflow.signin.password import sign_in_browser
+from userflow.signin.pipeline import SignedIn
 
 CALLBACK = "https://app.example.com/callback"
 VERIFIER = "v" * 64
@@ -120,10 +121,11 @@ def _row(what: str, middle: dict[str, float], name: str, to: str, *, most: float
 
 def _signed_in(tenant: world.BenchTenant) -> Browser:
     Client.objects.filter(pk=tenant.client_id).update(redirect_uris=[CALLBACK])
-    with opening_browser_session() as opened:
-        sign_in_browser(tenant_id=tenant.tenant_id, email=tenant.emails[0], password=world.PASSWORD)
-    assert opened.cookie
-    cookie = f"{cookie_name(SESSION, tenant.tenant_id)}={opened.cookie}"
+    result = sign_in_browser(
+        tenant_id=tenant.tenant_id, email=tenant.emails[0], password=world.PASSWORD, delivery=BrowserCookie()
+    )
+    assert isinstance(result, SignedIn)  # a user without a second factor
+    cookie = f"{cookie_name(SESSION, tenant.tenant_id)}={result.cookie}"
     return Browser(tenant, f"/t/{lookup.find(tenant.tenant_id).slug}", cookie)
 
 

@@ -20,7 +20,6 @@ from console.platform.forms import AdminForm, NewAdminForm, OwnRecordForm, Recor
 from console.platform.scope_of_admins import ScopedView
 from console.signin.lost_factors import IssuePassView, ResetFactorsView
 from console.signin.proofs import ProofConfirmView, proof_in
-from console.signin.views import agent
 from identity_platform.api.views import Arguments
 from openid.account.devices import device_in_words
 from userflow.accounts.lookups import find_admin_user
@@ -136,7 +135,7 @@ class EditRecord(EmailEditView[AdminUser], AdminConfirmView):
         return {name: getattr(self.row, name) for name in RecordForm.base_fields}
 
     def arguments(self) -> Arguments:
-        return {**super().arguments(), "proof": self.proof, "user_agent": agent(self.request)}
+        return {**super().arguments(), "proof": self.proof}
 
 
 class EditAdmin(EditRecord):

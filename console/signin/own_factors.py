@@ -30,8 +30,6 @@ from console.signin.views import agent, only_forms
 from identity_platform.api.email_addresses import shown_address
 from identity_platform.api.errors import ApiError
 from identity_platform.api.views import Arguments
-from mfa.caller import Caller
-from mfa.completion import SECOND_STEP_AMR
 from mfa.enrollment import enrollment_action
 from mfa.errors import SecretNotIssued
 from mfa.factors import BACKUP_CODE, TOTP, WEBAUTHN, list_factors, remove_factor
@@ -41,6 +39,8 @@ from userflow.accounts.realms import ADMINS
 from userflow.accounts.session_policy import AAL2
 from userflow.errors import InsufficientAuthentication, NotSignedInByTicket, ProofTokenInvalid
 from userflow.sessions.assurance import Action
+from userflow.signin.caller import Caller
+from userflow.signin.delivery import ConsoleSession
 
 # Errors that lead to another page: the proof of the session or of the sign-in no longer counts.
 _PROOF_LOST: Final = (NotSignedInByTicket, InsufficientAuthentication, ProofTokenInvalid)
@@ -83,7 +83,7 @@ def enroller_at(request: HttpRequest) -> Enroller | None:
     waiting = steps.enrolling(request)
     if waiting is None:
         return None
-    caller = Caller(ticket=waiting.ticket, user_agent=agent(request))
+    caller = Caller(ticket=waiting.ticket, delivery=ConsoleSession(agent(request)))
     return Enroller(waiting.email, caller, inside=False, next=waiting.next, mfa_token=waiting.mfa_token)
 
 
@@ -156,9 +156,8 @@ def add_passkey(request: HttpRequest, who: Enroller) -> HttpResponse:
             errors.add_to(form, problem)
         else:
             steps.take_proof(request)
-            if done.tokens is not None:
-                amr = (*steps.PASSWORD_AMR, *SECOND_STEP_AMR)
-                steps.enter(request, done.user, done.tokens, amr=amr, next_path=who.next)
+            if done.signed_in is not None:
+                steps.enter(request, done.signed_in, next_path=who.next)
             messages.success(request, _("The passkey is enrolled."))
             return HttpResponseRedirect(who.next)
     context = {"frame": who.frame, "title": _("Add a passkey"), "form": form}
@@ -203,9 +202,8 @@ def set_up_app(request: HttpRequest, who: Enroller) -> HttpResponse:
         errors.add_to(form, problem)
         return _same_secret(request, who, form, error=problem)
     steps.take_proof(request)
-    if done.tokens is not None:
-        amr = (*steps.PASSWORD_AMR, *totp.AMR)
-        steps.enter(request, done.user, done.tokens, amr=amr, next_path=who.next)
+    if done.signed_in is not None:
+        steps.enter(request, done.signed_in, next_path=who.next)
     return _codes_page(request, who, done.backup_codes, _("The authenticator app is enrolled."))
 
 
@@ -302,7 +300,6 @@ class RemoveFactor(ProofConfirmView):
             principal=self.staff.principal,
             factor_id=self.factor_id,
             proof=proof_in(self.request, form.cleaned_data),
-            user_agent=agent(self.request),
         )
         if self.is_last:
             steps.without_factor(self.request)

@@ -13,18 +13,16 @@ from console.frame.confirm import ConfirmView
 from console.signin import errors, steps
 from console.signin.forms import BackupCodeForm, CodeForm, PasskeyForm, PasswordForm
 from identity_platform.api.errors import ApiError
-from mfa.caller import Caller
-from mfa.completion import SECOND_STEP_AMR
+from mfa.completion import Verified
 from mfa.factors import BACKUP_CODE, TOTP, WEBAUTHN
 from mfa.stepup.actions import StepUp, step_up
 from mfa.totp import actions as totp
 from mfa.webauthn import authentication as passkeys
-from userflow.accounts.models import Account
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import ADMINS
 from userflow.credentials import tickets
 from userflow.errors import NotSignedInByTicket
-from userflow.sessions.issue import TokenPair
+from userflow.signin.caller import Caller
 
 PASSWORD: Final = "password"
 FORMS: Final[dict[str, tuple[str, type[forms.Form]]]] = {
@@ -33,8 +31,6 @@ FORMS: Final[dict[str, tuple[str, type[forms.Form]]]] = {
     BACKUP_CODE: ("backup_code", BackupCodeForm),
     PASSWORD: ("password", PasswordForm),
 }
-# RFC 8176 section 2.
-AMR: Final[dict[str, tuple[str, ...]]] = {WEBAUTHN: SECOND_STEP_AMR, TOTP: totp.AMR, BACKUP_CODE: totp.AMR}
 # Their fields in mfa.stepup.actions.
 STEP_UP_FIELDS: Final = {WEBAUTHN: "response", TOTP: "code", BACKUP_CODE: "backup_code", PASSWORD: "password"}
 
@@ -82,11 +78,11 @@ class Asked:
         }
 
 
-def step_up_by(asked: Asked, *, principal: Principal, user_agent: str) -> StepUp:
+def step_up_by(asked: Asked, *, principal: Principal) -> StepUp:
     """Step up the session with the sent proof. Raises what `step_up` raises, which counts every attempt."""
     assert asked.sent is not None  # asked after is_valid
     given = asked.forms[asked.sent].cleaned_data[FORMS[asked.sent][0]]
-    return step_up(principal=principal, proof={STEP_UP_FIELDS[asked.sent]: given}, user_agent=user_agent)
+    return step_up(principal=principal, proof={STEP_UP_FIELDS[asked.sent]: given})
 
 
 class ProofConfirmView(ConfirmView):
@@ -120,8 +116,8 @@ def proof_in(request: HttpRequest, typed: Mapping[str, object]) -> dict[str, str
     return {"proof_token": token} if token else {}
 
 
-def verify(asked: Asked, *, email: str, caller: Caller, mfa_token: str) -> tuple[str, TokenPair | None, Account]:
-    """Check the second step that was sent; return its kind, and the tokens and the user of the sign-in.
+def verify(asked: Asked, *, email: str, caller: Caller, mfa_token: str) -> Verified:
+    """Check the second step that was sent; return it with the sign-in that it completes.
 
     Raises what `verify_totp` and `finish_authentication` raise, which count every attempt.
     """
@@ -129,13 +125,11 @@ def verify(asked: Asked, *, email: str, caller: Caller, mfa_token: str) -> tuple
     assert kind is not None  # asked after is_valid
     fields = asked.forms[kind].cleaned_data
     if kind == WEBAUTHN:
-        by_key = passkeys.finish_authentication(
+        return passkeys.finish_authentication(
             realm=ADMINS, tenant_id=None, email=email, response=fields["credential"], caller=caller, mfa_token=mfa_token
         )
-        return kind, by_key.tokens, by_key.user
     # Their only field is the argument.
-    by_code = totp.verify_totp(realm=ADMINS, tenant_id=None, email=email, caller=caller, mfa_token=mfa_token, **fields)
-    return kind, by_code.tokens, by_code.user
+    return totp.verify_totp(realm=ADMINS, tenant_id=None, email=email, caller=caller, mfa_token=mfa_token, **fields)
 
 
 def may_try_again(ticket: str) -> bool:

@@ -20,16 +20,13 @@ from console.signin.otp_middleware import DEVICE_ID_SESSION_KEY, mark_verified
 from userflow.accounts import principals
 from userflow.accounts.models import Account, AdminUser
 from userflow.accounts.session_policy import AAL2, SECOND_FACTORS, acr_of
-from userflow.sessions.issue import TokenPair
-from userflow.signin.actions import SignIn
-from userflow.signin.console import keep_for_console
+from userflow.signin.pipeline import SignedIn, Waiting
 from userflow.signin.step_up import PROOF_TOKEN_SECONDS, StepUp, proof_token_for
 
 PENDING: Final = "console_pending"
 ENROLLING: Final = "console_enrolling"
 PROOF: Final = "console_proof"
 PROOF_ENDS: Final = "console_proof_ends"
-PASSWORD_AMR: Final = ("pwd",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +57,18 @@ def local_path(request: HttpRequest, stated: str | None) -> str:
     return console_path(request, stated) or reverse("admin:index")
 
 
-def after_password(request: HttpRequest, done: SignIn[AdminUser], *, next_path: str) -> HttpResponseRedirect:
+def after_password(
+    request: HttpRequest, result: SignedIn[AdminUser] | Waiting[AdminUser], *, next_path: str
+) -> HttpResponseRedirect:
     """Return the next step of a sign-in whose password was correct."""
-    if done.tokens is not None:
-        return enter(request, done.user, done.tokens, amr=PASSWORD_AMR, next_path=next_path)
+    if isinstance(result, SignedIn):
+        return enter(request, result, next_path=next_path)
     request.session.flush()
-    assert done.mfa_token is not None  # a sign-in without tokens waits for a factor
-    if not done.enrollment_required:
-        request.session[PENDING] = asdict(Pending(done.mfa_token, done.user.email, list(done.methods), next_path))
+    email, ticket = result.user.email, result.enrollment_ticket
+    if ticket is None:
+        request.session[PENDING] = asdict(Pending(result.mfa_token, email, list(result.methods), next_path))
         return HttpResponseRedirect(reverse("admin:second_step"))
-    assert done.enrollment_ticket is not None  # the factor is enrolled with it
-    kept = Enrolling(done.enrollment_ticket, done.mfa_token, done.user.email, next_path)
-    request.session[ENROLLING] = asdict(kept)
+    request.session[ENROLLING] = asdict(Enrolling(ticket, result.mfa_token, email, next_path))
     return HttpResponseRedirect(reverse("admin:my_sign_in"))
 
 
@@ -87,19 +84,17 @@ def enrolling(request: HttpRequest) -> Enrolling | None:
     return Enrolling(**kept) if kept else None
 
 
-def enter(
-    request: HttpRequest, person: Account, opened: TokenPair, *, amr: tuple[str, ...], next_path: str
-) -> HttpResponseRedirect:
+def enter(request: HttpRequest, signed_in: SignedIn[Account], *, next_path: str) -> HttpResponseRedirect:
     """Start the console session of a complete sign-in and redirect to the requested page."""
+    person, amr = signed_in.user, signed_in.amr
     assert isinstance(person, AdminUser)  # only admin users sign in to the console
     user = AdminUser.from_db("default", ["id", "tenant_id"], [person.pk, person.tenant_id])
-    keep_for_console(opened, user=user)
     request.session.flush()
     facts: Context = {
         KIND: principals.ADMIN if user.tenant_id else principals.OPERATOR,
         USER: str(user.pk),
         TENANT: str(user.tenant_id) if user.tenant_id else None,
-        SESSION: str(opened.session_id),
+        SESSION: str(signed_in.session_id),
         SEEN: time.time(),
     }
     for name, value in facts.items():

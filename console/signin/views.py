@@ -12,15 +12,15 @@ from console.frame.sent_forms import processed_each_time
 from console.signin import errors, forms, proofs, steps
 from console.signin.errors import page
 from identity_platform.api.errors import ApiError, NotSignedIn
-from mfa.caller import Caller
-from mfa.completion import ONLY_STEP_AMR
 from mfa.stepup.actions import options_for_step_up, step_up_methods
 from mfa.webauthn import authentication as passkeys
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import ADMINS
 from userflow.passwords.actions import ask_for_admin_reset
 from userflow.sessions.ending import end_sessions, sign_out
-from userflow.signin.actions import sign_in_admin
+from userflow.signin.caller import Caller
+from userflow.signin.delivery import ConsoleSession
+from userflow.signin.password import sign_in_admin
 
 only_forms = require_http_methods(["GET", "HEAD", "POST"])
 
@@ -45,7 +45,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     if not form.is_valid():
         return _sign_in_page(request, form, next_path)
     try:
-        done = sign_in_admin(**form.cleaned_data, user_agent=agent(request))
+        done = sign_in_admin(**form.cleaned_data, delivery=ConsoleSession(agent(request)))
     except ApiError as error:
         form.add_error(None, errors.in_words(error))
         return _sign_in_page(request, form, next_path, error=error)
@@ -65,14 +65,14 @@ def _by_passkey_alone(request: HttpRequest, next_path: str) -> HttpResponse:
             tenant_id=None,
             email=None,
             response=said.cleaned_data["credential"],
-            caller=Caller(user_agent=agent(request)),
+            caller=Caller(delivery=ConsoleSession(agent(request))),
         )
     except ApiError as error:
         messages.error(request, errors.in_words(error))
         return _sign_in_page(request, form, next_path, error=error)
-    assert done.tokens is not None  # a ceremony without a user name ends with a session or an error
+    assert done.signed_in is not None  # a ceremony without a user name ends with a session or an error
     end_earlier(request)
-    return steps.enter(request, done.user, done.tokens, amr=ONLY_STEP_AMR, next_path=next_path)
+    return steps.enter(request, done.signed_in, next_path=next_path)
 
 
 def end_earlier(request: HttpRequest) -> None:
@@ -101,9 +101,8 @@ def second_step(request: HttpRequest) -> HttpResponse:
     error: ApiError | None = None
     if request.method == "POST" and asked.is_valid():
         try:
-            kind, tokens, user = proofs.verify(
-                asked, email=waiting.email, caller=Caller(user_agent=agent(request)), mfa_token=waiting.ticket
-            )
+            caller = Caller(delivery=ConsoleSession(agent(request)))
+            verified = proofs.verify(asked, email=waiting.email, caller=caller, mfa_token=waiting.ticket)
         except ApiError as problem:
             if not proofs.may_try_again(waiting.ticket):
                 request.session.flush()
@@ -112,9 +111,8 @@ def second_step(request: HttpRequest) -> HttpResponse:
             error = problem
             asked.reject(problem)
         else:
-            assert tokens is not None  # the ticket was good, so the sign-in is complete
-            amr = (*steps.PASSWORD_AMR, *proofs.AMR[kind])
-            return steps.enter(request, user, tokens, amr=amr, next_path=waiting.next)
+            assert verified.signed_in is not None  # the ticket was good, so the sign-in is complete
+            return steps.enter(request, verified.signed_in, next_path=waiting.next)
     context = {**asked.context(), "title": _("Second step"), "email": waiting.email}
     return page(request, "console/signin/second_step.html", context, error=error)
 
@@ -135,7 +133,7 @@ def reauthenticate(request: HttpRequest) -> HttpResponse:
     error: ApiError | None = None
     if request.method == "POST" and asked.is_valid():
         try:
-            raised = proofs.step_up_by(asked, principal=staff.principal, user_agent=agent(request))
+            raised = proofs.step_up_by(asked, principal=staff.principal)
         except ApiError as problem:
             error = problem
             asked.reject(problem)

@@ -11,7 +11,7 @@ from userflow.sessions.assurance import Action, require_assurance
 from userflow.signin.proofs import prove_own_change
 
 
-def close_account(*, principal: Principal, proof: Mapping[str, object], user_agent: str = "") -> dict[str, int]:
+def close_account(*, principal: Principal, proof: Mapping[str, object]) -> dict[str, int]:
     """Erase the calling end user; return the number of deleted records of each kind.
 
     Raises NotAllowed (any other caller), AccountDeletionOff (tenant setting `account_deletion`),
@@ -23,5 +23,5 @@ def close_account(*, principal: Principal, proof: Mapping[str, object], user_age
         raise AccountDeletionOff
     require_assurance(Action.CLOSE_ACCOUNT, principal)
     reject_last_active(tenant_id=principal.tenant_id, user_id=principal.id)
-    prove_own_change(Action.CLOSE_ACCOUNT, principal=principal, proof=proof, user_agent=user_agent)
+    prove_own_change(Action.CLOSE_ACCOUNT, principal=principal, proof=proof)
     return erase_end_user(tenant_id=principal.tenant_id, user_id=principal.id, by=principal)

@@ -9,7 +9,7 @@ from userflow.endusers.serializers import ErasedOut
 from userflow.errors import PROOF_ERRORS, LastActiveUser, UnknownUser
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import SignedIn, principal_at
-from userflow.signin.proof_fields import ProofFields, proof_of
+from userflow.signin.proof_fields import ProofFields, proof_in
 
 
 class AccountClosingIn(ProofFields):
@@ -34,5 +34,5 @@ class AccountClosingViewSet(ApiViewSet):
         """
         caller = principal_at(request)
         asked = self.valid(AccountClosingIn)
-        deleted = actions.close_account(principal=caller, **proof_of(request, asked))
+        deleted = actions.close_account(principal=caller, proof=proof_in(asked))
         return Response({"message": "Your account is deleted.", "user_id": caller.id, "deleted": deleted})

@@ -13,8 +13,7 @@ from identity_platform.audit.writer import record_for_tenant
 from identity_platform.crypto import SealBroken, SealContext, same, seal, unseal
 from identity_platform.postgresql.row_errors import unique_or
 from mfa import completion, factors
-from mfa.caller import Caller, is_this_user
-from mfa.completion import Verified, complete_by_enrollment, second_step_grant, waiting_login
+from mfa.completion import Verified, complete_by_enrollment, second_step_completion, waiting_login
 from mfa.enrollment import Proof, enrollment_proof
 from mfa.errors import NoPhone, NoProof, PhoneTaken
 from mfa.notices import issuer_of
@@ -24,12 +23,13 @@ from mfa.sms.models import Phone, SmsCode, SmsMessage
 from mfa.users import check_client, is_exempt
 from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.states import Purpose
-from userflow.accounts.models import EndUser
+from userflow.accounts.models import Account, EndUser
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import Ticket
 from userflow.credentials import attempts, tickets
 from userflow.errors import AttemptsExceeded, CodeExpired, InvalidCode
-from userflow.sessions.issue import TokenPair
+from userflow.signin.caller import Caller, is_this_user
+from userflow.signin.pipeline import SignedIn
 
 CodePurpose = Literal["enrollment", "verification"]
 ENROLLMENT: Final[CodePurpose] = "enrollment"
@@ -48,10 +48,10 @@ class CodeSent:
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """An enrolled phone, with the tokens of the sign-in that waited for it, if any."""
+    """An enrolled phone, with the sign-in that waited for it, if any."""
 
     phone: Phone
-    tokens: TokenPair | None
+    signed_in: SignedIn[Account] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +125,8 @@ def confirm_sms_setup(
             attempts.clear(END_USERS, user.pk, factor=factors.SMS, caller=budget)
             change = "replaced" if replaced else "enrolled"
             factors.finalize(END_USERS, locked, change=change, kind=factors.SMS, proof=proof, factor_id=phone.pk)
-            tokens = complete_by_enrollment(
-                realm=END_USERS, user=locked, login=login, amr=AMR, user_agent=caller.user_agent
-            )
-    return Confirmed(phone, tokens)
+            signed_in = complete_by_enrollment(realm=END_USERS, user=locked, login=login, amr=AMR, caller=caller)
+    return Confirmed(phone, signed_in)
 
 
 def _find_user(email: str) -> EndUser | None:
@@ -201,16 +199,16 @@ def verify_sms_code(
             _reject_unknown(user, email, budget)
         row = _check_code(user, VERIFICATION, bytes(phone.number_digest), code, budget=budget, login=login)
         try:
-            tokens = completion.consume_factor(
+            signed_in = completion.consume_factor(
                 realm=END_USERS,
                 attempt=Attempt(user, login, budget),
                 kind=factors.SMS,
                 use=partial(_use_code, user, row, phone),
-                grant=second_step_grant(user=user, login=login, amr=AMR, user_agent=caller.user_agent),
+                completion=second_step_completion(user=user, login=login, amr=AMR, caller=caller),
             )
         except FactorUnusable as used:
             raise InvalidCode from used
-    return Verified(user, factors.SMS, tokens)
+    return Verified(user, factors.SMS, signed_in)
 
 
 def _use_code(user: EndUser, row: SmsCode, phone: Phone) -> None:

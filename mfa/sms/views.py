@@ -72,7 +72,7 @@ class SmsViewSet(FactorViewSet):
         """
         done = actions.confirm_sms_setup(**self.arguments(proof=True, but="code"))
         body = {"message": "The phone is enrolled.", "phone_display": done.phone.display, "success": True}
-        return with_tokens(body, done.tokens)
+        return with_tokens(body, done.signed_in)
 
     @endpoint(
         serializers.SmsRequestCode,

@@ -6,7 +6,6 @@ from typing import Final
 from identity_platform.api.errors import AccessTokenInvalid, NotAllowed, ValidationFailed
 from identity_platform.postgresql.row_errors import first_or
 from mfa import factors
-from mfa.caller import Caller
 from mfa.completion import SECOND_STEP_AMR
 from mfa.errors import UnknownEmail
 from mfa.sms.actions import AMR as SMS_AMR
@@ -22,6 +21,7 @@ from userflow.accounts.session_policy import AAL1
 from userflow.errors import FactorNeeded
 from userflow.sessions.assurance import reject_third_party
 from userflow.sessions.issue import realm_of
+from userflow.signin.caller import Caller
 from userflow.signin.proofs import (
     CURRENT_PASSWORD,
     FACTOR_PROOFS,
@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 
-def step_up(*, principal: Principal, proof: Mapping[str, object], user_agent: str = "") -> StepUp:
+def step_up(*, principal: Principal, proof: Mapping[str, object]) -> StepUp:
     """Check exactly one of `STEP_UP_PROOFS`, and store in the caller's session what it proves.
 
     A user who has a factor cannot step up with the password alone: a stolen token and the password would pass for the
@@ -66,7 +66,7 @@ def step_up(*, principal: Principal, proof: Mapping[str, object], user_agent: st
         # Before the password is compared: the response does not tell whether it is right.
         raise FactorNeeded(principal.user["mfa_methods"])
     named = {CURRENT_PASSWORD if kind == PASSWORD else kind: proof[kind]}
-    verified = check_proof(principal=principal, proof=named, user_agent=user_agent, by_factor=not password_first)
+    verified = check_proof(principal=principal, proof=named, by_factor=not password_first)
     return raise_session(principal=principal, verified=verified, password_first=password_first)
 
 
@@ -111,7 +111,7 @@ _AMR: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def check_factor_proof(
-    sender: object, *, principal: Principal, kind: str, value: object, user_agent: str, **_: object
+    sender: object, *, principal: Principal, kind: str, value: object, **_: object
 ) -> tuple[str, ...]:
     """Receive `userflow.signals.factor_proof`: check the caller's own factor; return the amr that it proves.
 
@@ -119,7 +119,7 @@ def check_factor_proof(
     session is rejected before that. Raises ProofTooNew, InvalidCode, AttemptsExceeded, CodeExpired, PasskeyNotVerified,
     ValidationFailed, AttemptsLocked, TooManyFromAddress.
     """
-    caller = Caller(principal=principal, user_agent=user_agent)
+    caller = Caller(principal=principal)
     realm, tenant_id = realm_of(principal.kind), principal.tenant_id
     try:
         _require_older_factor(principal, kind, value)

@@ -60,11 +60,7 @@ class StepUpViewSet(ApiViewSet):
         The proof token stands for a proof in one later request within five minutes.
         """
         caller = principal_at(request)
-        raised = actions.step_up(
-            principal=caller,
-            proof=self.valid(StepUpIn),
-            user_agent=request.META.get("HTTP_USER_AGENT", ""),
-        )
+        raised = actions.step_up(principal=caller, proof=self.valid(StepUpIn))
         access_token, seconds = actions.access_token_for(principal=caller, raised=raised)
         return Response(
             {

@@ -14,8 +14,7 @@ from django.utils.timezone import now
 
 from identity_platform.crypto import SealBroken, SealContext, same, seal, unseal
 from mfa import completion, factors, queries
-from mfa.caller import Caller
-from mfa.completion import Verified, complete_by_enrollment, second_step_grant, waiting_login
+from mfa.completion import Verified, complete_by_enrollment, second_step_completion, waiting_login
 from mfa.enrollment import enrollment_proof
 from mfa.errors import NotEnrolled, SecretNotIssued, TooManyPending
 from mfa.notices import issuer_of
@@ -36,7 +35,8 @@ from userflow.accounts.realms import END_USERS, Realm
 from userflow.credentials import attempts
 from userflow.errors import InvalidCode
 from userflow.sessions.assurance import Action
-from userflow.sessions.issue import TokenPair
+from userflow.signin.caller import Caller
+from userflow.signin.pipeline import SignedIn
 
 PENDING_FOR: Final = timedelta(minutes=10)
 PENDING_AT_ONCE: Final = 3
@@ -61,7 +61,7 @@ class Confirmed:
 
     user: Account
     backup_codes: list[str]
-    tokens: TokenPair | None
+    signed_in: SignedIn[Account] | None
 
 
 def begin_totp_setup(
@@ -158,10 +158,8 @@ def confirm_totp_setup(
             codes = _new_backup_codes(realm, locked)
             change = "replaced" if replaced else "enrolled"
             factors.finalize(realm, locked, change=change, kind=factors.TOTP, proof=proof, factor_id=row.pk)
-            tokens = complete_by_enrollment(
-                realm=realm, user=locked, login=login, amr=AMR, user_agent=caller.user_agent
-            )
-    return Confirmed(user, codes, tokens)
+            signed_in = complete_by_enrollment(realm=realm, user=locked, login=login, amr=AMR, caller=caller)
+    return Confirmed(user, codes, signed_in)
 
 
 def _pending(realm: Realm, user: Account, secret: str) -> TotpSecret:
@@ -212,12 +210,12 @@ def verify_totp(
             else:
                 assert backup_code is not None  # the serializer requires one of the two
                 use = partial(_use_backup_code, realm, user, code=backup_code)
-            tokens = completion.consume_factor(
+            signed_in = completion.consume_factor(
                 realm=realm,
                 attempt=found.attempt,
                 kind=method,
                 use=use,
-                grant=second_step_grant(user=user, login=found.attempt.login, amr=AMR, user_agent=caller.user_agent),
+                completion=second_step_completion(user=user, login=found.attempt.login, amr=AMR, caller=caller),
             )
         except SealBroken as broken:
             # A row of another user, tenant or database. It opens nothing, and the operators must know.
@@ -227,7 +225,7 @@ def verify_totp(
             attempts.count_wrong_secret()
             completion.record(realm, user, "factor.refused", method, outcome="refused")
             raise InvalidCode from wrong
-    return Verified(user, method, tokens)
+    return Verified(user, method, signed_in)
 
 
 def _matched_step(realm: Realm, user: Account, row: TotpSecret | None, code: str) -> StepUse:

@@ -77,7 +77,7 @@ class TotpViewSet(FactorViewSet):
         done = actions.confirm_totp_setup(realm=self.realm, **self.arguments(proof=True, but="code"))
         message = "The authenticator is enrolled. Keep the backup codes: they are not shown again."
         body = {"backup_codes": done.backup_codes, "message": message, "success": True}
-        return with_tokens(body, done.tokens)
+        return with_tokens(body, done.signed_in)
 
     @endpoint(
         serializers.TotpVerify,

@@ -5,10 +5,8 @@ from contextlib import suppress
 from uuid import UUID
 
 from identity_platform.api.errors import ValidationFailed
-from identity_platform.audit.origin import set_actor
 from mfa import completion, factors
-from mfa.caller import Caller
-from mfa.completion import SECOND_STEP_AMR, SessionGrant, Verified, only_step_grant, second_step_grant
+from mfa.completion import SECOND_STEP_AMR, Verified, only_step_completion, second_step_completion
 from mfa.errors import NoPasskey, PasskeyNeedsPassword, PasskeysElsewhere
 from mfa.queries import Attempt, FactorUnusable, Found, PasskeyUse, StatedAssertion, count_attempt
 from mfa.users import check_client, check_tenant, require_user
@@ -23,6 +21,8 @@ from userflow.accounts.models import Account, EndUser
 from userflow.accounts.realms import END_USERS, Realm
 from userflow.credentials import attempts
 from userflow.errors import NotSignedInByTicket, PasskeyNotVerified
+from userflow.signin.caller import Caller
+from userflow.signin.pipeline import Completion
 
 
 def begin_authentication(
@@ -191,34 +191,33 @@ def _verified(realm: Realm, found: Found, challenge: bytes, response: Mapping[st
         completion.record(realm, user, "factor.refused", factors.WEBAUTHN, outcome="refused", reason="second step only")
         raise PasskeyNeedsPassword
     try:
-        tokens = completion.consume_factor(
+        signed_in = completion.consume_factor(
             realm=realm,
             attempt=attempt,
             kind=factors.WEBAUTHN,
             use=PasskeyUse(passkey.pk, assertion.sign_count, assertion.backed_up, rp.id),
-            grant=_grant(user, attempt, caller, client_id=consumed.client_id, signs_in=signs_in),
+            completion=_completion(user, attempt, caller, client_id=consumed.client_id, signs_in=signs_in),
             details={"factor_id": str(passkey.pk)},
         )
     except FactorUnusable as again:
         raise CeremonyFailed("counter did not rise") from again
-    return Verified(user, factors.WEBAUTHN, tokens)
+    return Verified(user, factors.WEBAUTHN, signed_in)
 
 
 def _default_client(user: Account) -> UUID | None:
     return user.client_id if isinstance(user, EndUser) else None
 
 
-def _grant(
+def _completion(
     user: Account, attempt: Attempt, caller: Caller, *, client_id: UUID | None, signs_in: bool
-) -> SessionGrant | None:
-    """Return the session that the passkey opens, or None for a verification. Raises CeremonyFailed."""
+) -> Completion | None:
+    """Return the sign-in that the passkey completes, or None for a verification. Raises CeremonyFailed."""
     if attempt.login is not None:
-        set_actor(user.principal_kind, str(user.pk))
-        return second_step_grant(user=user, login=attempt.login, amr=SECOND_STEP_AMR, user_agent=caller.user_agent)
+        return second_step_completion(user=user, login=attempt.login, amr=SECOND_STEP_AMR, caller=caller)
     if not signs_in:
         return None
     try:
-        return only_step_grant(user, client_id=client_id or _default_client(user), caller=caller)
+        return only_step_completion(user, client_id=client_id or _default_client(user), caller=caller)
     except (UnknownTenant, TenantSuspended, TenantBusy) as closed:
         # An admin of a tenant that lets no admins in. The response is the same as for a passkey that is not accepted.
         raise CeremonyFailed("tenant") from closed

@@ -7,8 +7,7 @@ from uuid import UUID
 
 from identity_platform.postgresql.row_errors import unique_or
 from mfa import completion, factors
-from mfa.caller import Caller
-from mfa.completion import ONLY_STEP_AMR, SECOND_STEP_AMR, complete_by_enrollment, only_step_grant, waiting_login
+from mfa.completion import ONLY_STEP_AMR, SECOND_STEP_AMR, complete_by_enrollment, only_step_completion, waiting_login
 from mfa.enrollment import Proof, enrollment_proof
 from mfa.errors import NoProof, PasskeyRejected, TooManyPasskeys
 from mfa.notices import issuer_of
@@ -25,7 +24,8 @@ from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.accounts.session_models import Ticket
 from userflow.credentials import attempts
 from userflow.errors import PasskeyNotVerified
-from userflow.sessions.issue import TokenPair
+from userflow.signin.caller import Caller
+from userflow.signin.pipeline import SignedIn
 
 # For one RP ID: every one of them travels in the options of each ceremony.
 MOST_PASSKEYS: Final = 20
@@ -33,11 +33,11 @@ MOST_PASSKEYS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Enrolled:
-    """A stored passkey; with tokens where the registration issues them."""
+    """A stored passkey, with the sign-in that the registration completes, if any."""
 
     user: Account
     credential_id: str
-    tokens: TokenPair | None = None
+    signed_in: SignedIn[Account] | None = None
 
 
 def begin_registration(*, realm: Realm, tenant_id: UUID | None, email: str, caller: Caller) -> dict[str, object]:
@@ -89,10 +89,10 @@ def finish_registration(
         proof = factors.prove_enrollment(realm=realm, user=user, proof=proof, caller=caller)
         with realm.atomic():
             locked = _store(realm, user, proof, new, login, **({"name": name} if realm is ADMINS else {}))
-            tokens = complete_by_enrollment(
-                realm=realm, user=locked, login=login, amr=SECOND_STEP_AMR, user_agent=caller.user_agent
+            signed_in = complete_by_enrollment(
+                realm=realm, user=locked, login=login, amr=SECOND_STEP_AMR, caller=caller
             )
-    return Enrolled(user, responses.base64url(new.credential_id), tokens)
+    return Enrolled(user, responses.base64url(new.credential_id), signed_in)
 
 
 def finish_registration_and_sign_in(
@@ -123,10 +123,11 @@ def finish_registration_and_sign_in(
                 # By a window it is one factor: neither the address nor the passkey shows that it is the user's.
                 amr = SECOND_STEP_AMR if proof.second_step_only else ONLY_STEP_AMR
                 client_id = user.client_id if isinstance(user, EndUser) else None
-                tokens = only_step_grant(user, client_id=client_id, caller=caller, amr=amr).open(realm, locked)
+                completion = only_step_completion(user, client_id=client_id, caller=caller, amr=amr)
+                signed_in = completion.open(realm, locked)
     except UnknownTenant as problem:
         raise NoProof from problem
-    return Enrolled(user, responses.base64url(new.credential_id), tokens)
+    return Enrolled(user, responses.base64url(new.credential_id), signed_in)
 
 
 def _verified_registration(realm: Realm, user: Account, credential: Mapping[str, object]) -> NewPasskey:

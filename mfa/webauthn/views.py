@@ -62,7 +62,7 @@ PUBLIC_FOR_FIVE_MINUTES = {"Cache-Control": "public, max-age=300"}
 def enrolled(done: Enrolled) -> Response:
     """Return the response of a finished registration."""
     fields = {"success": True, "message": "The passkey is enrolled.", "credential_id": done.credential_id}
-    return with_tokens(fields, done.tokens)
+    return with_tokens(fields, done.signed_in)
 
 
 class EndUserPasskeyViewSet(FactorViewSet):
@@ -137,7 +137,7 @@ class EndUserPasskeyViewSet(FactorViewSet):
         # The specification has no 404 here: an unknown tenant is this error for every caller, operators included.
         asked = self.arguments(unknown_tenant=PasskeyNotVerified)
         done = authentication.finish_authentication(realm=self.realm, **asked)
-        return with_tokens({"success": True, "user_id": done.user.pk}, done.tokens)
+        return with_tokens({"success": True, "user_id": done.user.pk}, done.signed_in)
 
 
 class AdminPasskeyViewSet(EndUserPasskeyViewSet):

@@ -14,7 +14,6 @@ from django.utils.translation import gettext_lazy
 
 from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ApiError, NotFound
-from mfa.caller import Caller
 from mfa.closing.actions import close_account
 from mfa.factors import TOTP, WEBAUTHN, FactorList, list_factors, remove_factor, rename_passkey
 from mfa.remembered_devices import forget_device, remembered_devices
@@ -45,6 +44,7 @@ from userflow.passwords.actions import change_password
 from userflow.profile.actions import update_profile
 from userflow.sessions.actions import end_one_session, end_others, list_sessions
 from userflow.sessions.ending import sign_out
+from userflow.signin.caller import Caller
 
 MOST_SESSIONS: Final = 100
 
@@ -112,7 +112,7 @@ class ProfilePage(FormPage, AccountPage):
     def submit(self, form: forms.PageForm) -> HttpResponse:
         """Store what has changed."""
         changes = {name: form.cleaned_data[name] for name in form.changed_data}
-        update_profile(of=self.me, changes=changes, user_agent=self.agent)
+        update_profile(of=self.me, changes=changes)
         response = self.to_with("saved", "account")
         if "language" in changes:
             forget_language(self.request, response, self.tenant)
@@ -148,7 +148,7 @@ class EmailPage(ProvenFormPage):
     def submit(self, form: forms.PageForm) -> HttpResponse:
         """Change the address; a mail goes to the new one. The present address cancels a change that waits."""
         present, changes = self.user.email, {"email": form.cleaned_data["email"]}
-        update_profile(of=self.me, changes=changes, proof=self.require_proof(), user_agent=self.agent)
+        update_profile(of=self.me, changes=changes, proof=self.require_proof())
         if changes["email"] == present:
             # Nothing has used the proof up.
             self.steps = self.steps.with_notice("email_kept")
@@ -201,7 +201,6 @@ class PasswordChangePage(ProvenFormPage):
             principal=self.me,
             proof=self.require_proof(),
             new_password=form.cleaned_data["password"],
-            user_agent=self.agent,
         )
         self.proof_used("password_saved")
         return self.to("account/security")
@@ -236,7 +235,7 @@ class RemoveFactorPage(AccountPage):
 
     def post(self, request: HttpRequest, factor_id: UUID) -> HttpResponse:
         """Remove it."""
-        kind = remove_factor(principal=self.me, factor_id=factor_id, proof=self.require_proof(), user_agent=self.agent)
+        kind = remove_factor(principal=self.me, factor_id=factor_id, proof=self.require_proof())
         self.proof_used("passkey_removed" if kind == WEBAUTHN else "factor_removed")
         return self.to("account/security")
 
@@ -281,7 +280,7 @@ class BackupCodesPage(AccountPage):
 
     def post(self, request: HttpRequest) -> HttpResponse:
         """Create ten new codes; the old ones become invalid."""
-        caller = Caller(principal=self.me, user_agent=self.agent, proof=self.require_proof())
+        caller = Caller(principal=self.me, proof=self.require_proof())
         codes = regenerate_backup_codes(
             realm=END_USERS, tenant_id=self.tenant.tenant_id, email=self.user.email, caller=caller
         )
@@ -361,7 +360,7 @@ class DeletePage(AccountPage):
 
     def post(self, request: HttpRequest) -> HttpResponse:
         """Erase the user."""
-        close_account(principal=self.me, proof=self.require_proof(), user_agent=self.agent)
+        close_account(principal=self.me, proof=self.require_proof())
         return self.signed_out("account_deleted")
 
 

@@ -10,7 +10,6 @@ from django.utils.translation import gettext_lazy as _
 from identity_platform.api.email_addresses import shown_address
 from identity_platform.api.errors import ApiError
 from identity_platform.audit.origin import set_actor
-from mfa.caller import Caller
 from mfa.enrollment import enrollment_action
 from mfa.errors import NoProof, SecretNotIssued
 from mfa.factors import SMS, TOTP
@@ -21,11 +20,12 @@ from openid.authorization.flow import Step
 from openid.pages import forms
 from openid.pages.journey import JourneyPage
 from openid.pages.page import Context, FormPage
+from userflow.accounts.models import Account
 from userflow.accounts.realms import END_USERS
 from userflow.errors import InsufficientAuthentication, NotSignedInByTicket, ProofTokenInvalid
 from userflow.sessions.assurance import require_assurance
-from userflow.sessions.browser import opening_browser_session
-from userflow.sessions.issue import BrowserSignIn
+from userflow.signin.caller import Caller
+from userflow.signin.pipeline import SignedIn
 
 # Errors that another page answers: the proof of the session or of the sign-in no longer counts.
 _PROOF_LOST: Final = (InsufficientAuthentication, NotSignedInByTicket, NoProof, ProofTokenInvalid)
@@ -99,7 +99,7 @@ class EnrollmentPage(JourneyPage):
         if self.own_account:
             return self._signed_in()
         if self.steps.enrollment_ticket and self.steps.mfa_token:
-            caller = Caller(ticket=self.steps.enrollment_ticket, user_agent=self.agent)
+            caller = Caller(ticket=self.steps.enrollment_ticket, delivery=self.delivery)
             return Enroller(self.steps.email, caller, self.steps.mfa_token)
         return self._signed_in()
 
@@ -108,7 +108,7 @@ class EnrollmentPage(JourneyPage):
         if principal is None or self.session is None:
             return None
         set_actor(principal.kind, str(principal.id))
-        return Enroller(self.session.user.email, Caller(principal=principal, user_agent=self.agent))
+        return Enroller(self.session.user.email, Caller(principal=principal))
 
     @property
     def own_account(self) -> bool:
@@ -138,10 +138,13 @@ class EnrollmentPage(JourneyPage):
         if self.who.caller.proof:
             self.steps = replace(self.steps, proof="")
 
-    def done(self, opened: BrowserSignIn, notice: str) -> HttpResponse:
-        """Go on after a factor was enrolled. It raises no session: that is a step of its own, with a proof from before."""
-        if opened.cookie is not None:
-            return self.enter(opened)
+    def done(self, signed_in: SignedIn[Account] | None, notice: str) -> HttpResponse:
+        """Go on after a factor was enrolled, which may complete a sign-in.
+
+        It raises no session: that is a step of its own, with a proof from before.
+        """
+        if signed_in is not None:
+            return self.enter(signed_in)
         self._forget_proof()
         if self.handle:
             return self.to("continue")
@@ -182,21 +185,20 @@ class NewAppPage(EnrollmentFormPage):
     def submit(self, form: forms.PageForm) -> HttpResponse:
         """Enroll the secret."""
         try:
-            with opening_browser_session() as opened:
-                done = totp.confirm_totp_setup(
-                    realm=END_USERS,
-                    tenant_id=self.tenant.tenant_id,
-                    email=self.who.email,
-                    secret=form.cleaned_data["secret"],
-                    code=form.cleaned_data["code"],
-                    caller=self.who.caller,
-                    mfa_token=self.who.mfa_token,
-                )
+            confirmed = totp.confirm_totp_setup(
+                realm=END_USERS,
+                tenant_id=self.tenant.tenant_id,
+                email=self.who.email,
+                secret=form.cleaned_data["secret"],
+                code=form.cleaned_data["code"],
+                caller=self.who.caller,
+                mfa_token=self.who.mfa_token,
+            )
         except SecretNotIssued as problem:
             return self._new_secret(problem)
         self._forget_proof()
-        response = codes_page(self, done.backup_codes, self.who.email)
-        return self.enter(opened, response) if opened.cookie is not None else response
+        response = codes_page(self, confirmed.backup_codes, self.who.email)
+        return self.enter(confirmed.signed_in, response) if confirmed.signed_in is not None else response
 
     def _new_secret(self, error: ApiError | None = None) -> HttpResponse:
         setup = totp.begin_totp_setup(
@@ -234,20 +236,19 @@ class NewPasskeyPage(EnrollmentFormPage):
     def submit(self, form: forms.PageForm) -> HttpResponse:
         """Store the passkey."""
         try:
-            with opening_browser_session() as opened:
-                passkeys.finish_registration(
-                    realm=END_USERS,
-                    tenant_id=self.tenant.tenant_id,
-                    email=self.who.email,
-                    credential=form.cleaned_data["credential"],
-                    caller=self.who.caller,
-                    mfa_token=self.who.mfa_token,
-                )
+            enrolled = passkeys.finish_registration(
+                realm=END_USERS,
+                tenant_id=self.tenant.tenant_id,
+                email=self.who.email,
+                credential=form.cleaned_data["credential"],
+                caller=self.who.caller,
+                mfa_token=self.who.mfa_token,
+            )
         except _PROOF_LOST:
             raise
         except ApiError as error:
             return self.show(forms.PasskeyForm(), error)
-        return self.done(opened, "passkey_added")
+        return self.done(enrolled.signed_in, "passkey_added")
 
     def context(self) -> Context:
         return {**self.application(), "who": self.who.email}
@@ -293,17 +294,16 @@ class NewPhonePage(EnrollmentFormPage):
             )
             self.number = number
             return self.show(forms.NewPhoneForm(initial={"phone_number": number}))
-        with opening_browser_session() as opened:
-            confirm_sms_setup(
-                tenant_id=tenant_id,
-                client_id=None,
-                email=who.email,
-                phone_number=self.number,
-                code=form.cleaned_data["sms_code"],
-                caller=who.caller,
-                mfa_token=who.mfa_token,
-            )
-        return self.done(opened, "factor_added")
+        confirmed = confirm_sms_setup(
+            tenant_id=tenant_id,
+            client_id=None,
+            email=who.email,
+            phone_number=self.number,
+            code=form.cleaned_data["sms_code"],
+            caller=who.caller,
+            mfa_token=who.mfa_token,
+        )
+        return self.done(confirmed.signed_in, "factor_added")
 
     def context(self) -> Context:
         return {**self.application(), "number": self.number}

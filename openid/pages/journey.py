@@ -28,7 +28,7 @@ from openid.pages.page import Context, Page
 from openid.pages.steps import Steps, latest_steps, new_journey
 from tenants.context import in_tenant, tenant_atomic
 from tenants.states import Purpose
-from userflow.accounts.models import Client, EndUser
+from userflow.accounts.models import Account, Client, EndUser
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
@@ -36,7 +36,8 @@ from userflow.credentials import tickets
 from userflow.errors import InsufficientAuthentication, NotSignedInByTicket
 from userflow.sessions.browser import browser_principal, find_browser_session, find_held_session
 from userflow.sessions.ending import end_sessions
-from userflow.sessions.issue import BrowserSignIn
+from userflow.signin.delivery import BrowserCookie
+from userflow.signin.pipeline import SignedIn
 
 NO_STEPS: Final = Steps()
 _HOST: Final = re.compile(r"[A-Za-z0-9.-]+(:[0-9]{1,5})?")
@@ -127,6 +128,11 @@ class JourneyPage(Page):
     def agent(self) -> str:
         """Return the user agent, for the list of sessions."""
         return str(self.request.META.get("HTTP_USER_AGENT", ""))
+
+    @property
+    def delivery(self) -> BrowserCookie:
+        """What a sign-in at this page hands out."""
+        return BrowserCookie(self.agent)
 
     @cached_property
     def registration_client(self) -> Client | None:
@@ -221,15 +227,15 @@ class JourneyPage(Page):
                     return {"proof_token": held}
         raise InsufficientAuthentication
 
-    def enter(self, opened: BrowserSignIn, response: HttpResponse | None = None) -> HttpResponse:
+    def enter(self, signed_in: SignedIn[Account], response: HttpResponse | None = None) -> HttpResponse:
         """Begin the session that a sign-in has opened, in place of the browser's earlier one, and go on."""
-        assert opened.cookie is not None  # the caller has checked that the sign-in is complete
+        assert signed_in.cookie is not None  # delivered to a browser
         response = response or self.to("continue")
         with in_tenant(self.tenant.tenant_id):
-            session = find_browser_session(opened.cookie)
+            session = find_browser_session(signed_in.cookie)
             if session is not None:
                 self._replace_earlier(session)
-        browser.set_session_cookie(response, self.tenant.tenant_id, opened.cookie)
+        browser.set_session_cookie(response, self.tenant.tenant_id, signed_in.cookie)
         self.steps = NO_STEPS
         return response
 

@@ -7,7 +7,7 @@ from django.utils.functional import cached_property
 
 from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ApiError
-from mfa.caller import Caller
+from mfa.completion import Verified
 from mfa.factors import SMS, WEBAUTHN
 from mfa.remembered_devices import lifetime, remember_device
 from mfa.sms.actions import request_sms_code, verify_sms_code
@@ -26,7 +26,7 @@ from userflow.accounts.models import EndUser
 from userflow.accounts.realms import END_USERS
 from userflow.credentials import tickets
 from userflow.errors import NotSignedInByTicket
-from userflow.sessions.browser import opening_browser_session
+from userflow.signin.caller import Caller
 
 
 class SecondStepPage(ProofPage):
@@ -50,18 +50,18 @@ class SecondStepPage(ProofPage):
     def submit(self, form: forms.PageForm) -> HttpResponse:
         """Check the factor, begin the session, and remember the browser if the user wants it."""
         try:
-            with opening_browser_session() as opened:
-                self._verify(form)
+            signed_in = self._verify(form).signed_in
         except ApiError:
             if not self._may_try():
                 return self._start_again()
             raise
-        response = self.enter(opened)
-        if "remember" not in self.request.POST or opened.session_id is None:
+        assert signed_in is not None  # the ticket was good, so the sign-in is complete
+        response = self.enter(signed_in)
+        if "remember" not in self.request.POST:
             return response
         with in_tenant(self.tenant.tenant_id):
             device = remember_device(
-                session_id=opened.session_id,
+                session_id=signed_in.session_id,
                 replaced=browser.read_cookie(self.request, browser.DEVICE, self.tenant.tenant_id),
             )
         return response if device is None else self.keep_device(response, device)
@@ -90,26 +90,27 @@ class SecondStepPage(ProofPage):
             self.steps = replace(self.steps.only_email(self.steps.email), notice="expired")
         return self.to("signin")
 
-    def _verify(self, form: forms.PageForm) -> None:
+    def _verify(self, form: forms.PageForm) -> Verified:
         """Check the factor that was sent. Raises what the factor's action raises, which counts every attempt."""
         way, email, token = WAYS[self.kind], self.steps.email, self.steps.mfa_token
-        sent, tenant_id, caller = form.cleaned_data[way.field], self.tenant.tenant_id, Caller(user_agent=self.agent)
+        sent, tenant_id, caller = form.cleaned_data[way.field], self.tenant.tenant_id, Caller(delivery=self.delivery)
         if self.kind == WEBAUTHN:
-            finish_authentication(
+            return finish_authentication(
                 realm=END_USERS, tenant_id=tenant_id, email=email, response=sent, caller=caller, mfa_token=token
             )
-        elif self.kind == SMS:
-            verify_sms_code(tenant_id=tenant_id, client_id=None, email=email, code=sent, caller=caller, mfa_token=token)
-        else:
-            proof = {way.field: sent}
-            verify_totp(realm=END_USERS, tenant_id=tenant_id, email=email, caller=caller, mfa_token=token, **proof)
+        if self.kind == SMS:
+            return verify_sms_code(
+                tenant_id=tenant_id, client_id=None, email=email, code=sent, caller=caller, mfa_token=token
+            )
+        proof = {way.field: sent}
+        return verify_totp(realm=END_USERS, tenant_id=tenant_id, email=email, caller=caller, mfa_token=token, **proof)
 
     def send_code(self) -> Steps:
         sent = request_sms_code(
             tenant_id=self.tenant.tenant_id,
             client_id=None,
             email=self.steps.email,
-            caller=Caller(user_agent=self.agent),
+            caller=Caller(),
             mfa_token=self.steps.mfa_token,
         )
         return replace(self.steps, phone=sent.phone_display)

@@ -6,7 +6,6 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils.translation import gettext_lazy as _
 
 from identity_platform.api.errors import ApiError
-from mfa.caller import Caller
 from mfa.remembered_devices import complete_by_device
 from mfa.stepup.actions import options_for_step_up
 from mfa.webauthn import authentication as passkeys
@@ -20,9 +19,9 @@ from userflow.accounts.realms import END_USERS
 from userflow.credentials import email_verification
 from userflow.email.actions import remind_of_email_proof
 from userflow.errors import EmailNotVerified, PasskeyNotVerified, WrongCredentials
-from userflow.sessions.browser import opening_browser_session
-from userflow.sessions.issue import BrowserSignIn
-from userflow.signin.actions import SignIn, sign_in_browser
+from userflow.signin.caller import Caller
+from userflow.signin.password import sign_in_browser
+from userflow.signin.pipeline import SignedIn, Waiting
 
 # The stages of a page with a passkey, for the options of the ceremony.
 SIGN_IN, SECOND_STEP, STEP_UP = "sign_in", "second_step", "step_up"
@@ -38,28 +37,26 @@ class PasswordSignIn(JourneyPage):
         one that an attacker registered to learn whether the address was free. Its owner gets the mail again.
         """
         try:
-            with opening_browser_session() as opened:
-                done = sign_in_browser(
-                    tenant_id=self.tenant.tenant_id, email=email, password=password, user_agent=self.agent
-                )
+            result = sign_in_browser(
+                tenant_id=self.tenant.tenant_id, email=email, password=password, delivery=self.delivery
+            )
         except EmailNotVerified as problem:
             remind_of_email_proof(tenant_id=self.tenant.tenant_id, email=email)
             raise WrongCredentials from problem
-        return self._after_password(done, opened)
+        return self._after_password(result)
 
-    def _after_password(self, done: SignIn[EndUser], opened: BrowserSignIn) -> HttpResponse:
-        if opened.cookie is not None:
-            return self.enter(opened)
-        assert done.mfa_token is not None  # a sign-in that has opened no session waits for a factor
-        if done.methods and (entered := self._by_device(done.mfa_token)) is not None:
+    def _after_password(self, result: SignedIn[EndUser] | Waiting[EndUser]) -> HttpResponse:
+        if isinstance(result, SignedIn):
+            return self.enter(result)
+        if result.methods and (entered := self._by_device(result.mfa_token)) is not None:
             return entered
         self.steps = replace(
-            self.steps.only_email(done.user.email),
-            mfa_token=done.mfa_token,
-            methods=done.methods,
-            enrollment_ticket=done.enrollment_ticket or "",
+            self.steps.only_email(result.user.email),
+            mfa_token=result.mfa_token,
+            methods=result.methods,
+            enrollment_ticket=result.enrollment_ticket or "",
         )
-        return self.to("enroll" if done.enrollment_required else "signin/verify")
+        return self.to("enroll" if result.enrollment_required else "signin/verify")
 
     def _by_device(self, mfa_token: str) -> HttpResponse | None:
         """Go on without the second step in a browser that is remembered; return None in any other."""
@@ -67,14 +64,16 @@ class PasswordSignIn(JourneyPage):
         if device is None:
             return None
         try:
-            with opening_browser_session() as opened:
-                kept = complete_by_device(
-                    tenant_id=self.tenant.tenant_id, mfa_token=mfa_token, device=device, user_agent=self.agent
-                )
+            completed = complete_by_device(
+                tenant_id=self.tenant.tenant_id, mfa_token=mfa_token, device=device, delivery=self.delivery
+            )
         except ApiError:
             # The page of the second step says what is wrong.
             return None
-        return self.keep_device(self.enter(opened), kept) if kept is not None else None
+        if completed is None:
+            return None
+        signed_in, next_cookie = completed
+        return self.keep_device(self.enter(signed_in), next_cookie)
 
 
 class PasskeySignIn(FormPage, JourneyPage):
@@ -88,21 +87,21 @@ class PasskeySignIn(FormPage, JourneyPage):
         if not sent.is_valid():
             return self.show(self.form_class(), PasskeyNotVerified())
         try:
-            with opening_browser_session() as opened:
-                passkeys.finish_authentication(
-                    realm=END_USERS,
-                    tenant_id=self.tenant.tenant_id,
-                    email=None,
-                    response=sent.cleaned_data["credential"],
-                    caller=Caller(user_agent=self.agent),
-                )
+            verified = passkeys.finish_authentication(
+                realm=END_USERS,
+                tenant_id=self.tenant.tenant_id,
+                email=None,
+                response=sent.cleaned_data["credential"],
+                caller=Caller(delivery=self.delivery),
+            )
         except EmailNotVerified:
             # No mail was sent, and the page must not tell whose passkey it was: it asks for the address.
             self.steps = self.steps.only_email("")
             return self.to("verify-email")
         except ApiError as error:
             return self.show(self.form_class(), error)
-        return self.enter(opened)
+        assert verified.signed_in is not None  # a passkey without an address signs in, or is rejected
+        return self.enter(verified.signed_in)
 
 
 class SignInPage(PasskeySignIn):

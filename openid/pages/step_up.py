@@ -9,7 +9,6 @@ from typing import Final
 from django.http import HttpRequest, HttpResponse
 from django.utils.functional import cached_property
 
-from mfa.caller import Caller
 from mfa.factors import WEBAUTHN
 from mfa.sms.actions import request_sms_code
 from mfa.stepup.actions import PASSWORD as PASSWORD_FIELD
@@ -26,6 +25,7 @@ from openid.pages.steps import Steps
 from tenants.context import in_tenant
 from userflow.accounts.models import EndUser
 from userflow.sessions.browser import rotate_cookie
+from userflow.signin.caller import Caller
 from userflow.signin.step_up import PROOF_TOKEN_SECONDS
 
 # Pages that lead here and back: those of the account, and those that add a factor.
@@ -69,7 +69,7 @@ class StepUpPage(SignedInPage, ProofPage):
         """Check the proof, raise the session and give it a new cookie."""
         sent = form.cleaned_data[WAYS[self.kind].field]
         field = {WEBAUTHN: "response", PASSWORD: PASSWORD_FIELD}.get(self.kind, WAYS[self.kind].field)
-        raised = step_up(principal=self.me, proof={field: sent}, user_agent=self.agent)
+        raised = step_up(principal=self.me, proof={field: sent})
         if self.back and not self.password_first:
             proof = proof_token_for(principal=self.me, verified=raised.verified)
             self.steps = replace(self.steps, proof=proof, proof_until=time.time() + PROOF_TOKEN_SECONDS)
@@ -116,7 +116,7 @@ class StepUpPage(SignedInPage, ProofPage):
         return stated if RETURNS.fullmatch(stated) else ""
 
     def send_code(self) -> Steps:
-        caller = Caller(principal=self.me, user_agent=self.agent)
+        caller = Caller(principal=self.me)
         sent = request_sms_code(tenant_id=self.tenant.tenant_id, client_id=None, email=self.user.email, caller=caller)
         return replace(self.steps, own_phone=sent.phone_display)
 

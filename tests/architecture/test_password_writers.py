@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from django.conf import settings
 
 # It hashes the same password again.
-SAME_PASSWORD = {"userflow/signin/actions.py: _renew_hash"}
+SAME_PASSWORD = {"userflow/signin/password.py: _renew_hash"}
 PACKAGES = ("console", "mfa", "openid", "registry", "tenants", "userflow")
 
 

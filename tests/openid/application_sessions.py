@@ -13,16 +13,24 @@ from userflow.sessions.browser import (
     ApplicationSession,
     find_browser_session,
     open_child_session,
-    opening_browser_session,
 )
-from userflow.signin.actions import sign_in_browser
+from userflow.signin.delivery import BrowserCookie
+from userflow.signin.password import sign_in_browser
+from userflow.signin.pipeline import Waiting
 
 
 def sign_in(tenant: TestTenant, email: str, password: str = PASSWORD) -> tuple[str | None, str | None]:
     """Return the cookie, or the ticket for the second step."""
-    with opening_browser_session() as opened:
-        result = sign_in_browser(tenant_id=tenant.id, email=email, password=password, user_agent="Browser")
-    return opened.cookie, result.mfa_token
+    delivery = BrowserCookie("Browser")
+    result = sign_in_browser(tenant_id=tenant.id, email=email, password=password, delivery=delivery)
+    return (None, result.mfa_token) if isinstance(result, Waiting) else (result.cookie, None)
+
+
+def cookie_of(tenant: TestTenant, email: str, password: str = PASSWORD) -> str:
+    """Return the cookie of a new session of a user without a second factor."""
+    cookie, _ = sign_in(tenant, email, password)
+    assert cookie
+    return cookie
 
 
 def session_of(tenant: TestTenant, cookie: str | None) -> EndUserSession:

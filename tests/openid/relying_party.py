@@ -8,11 +8,10 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from openid.browser import SESSION, cookie_name
+from tests.openid.application_sessions import cookie_of
 from tests.userflow.sessions.clients import FORM
 from tests.world import Api, TestTenant, User, assert_created
 from userflow.accounts.models import Client
-from userflow.sessions.browser import opening_browser_session
-from userflow.signin.actions import sign_in_browser
 
 CALLBACK = "https://app.example.com/callback"
 
@@ -70,10 +69,8 @@ class Application:
 
     def sign_in(self, user: User) -> None:
         """Give the browser a session of the user."""
-        with opening_browser_session() as opened:
-            sign_in_browser(tenant_id=self.tenant.id, email=user.email, password=user.password)
-        assert opened.cookie
-        self.browser.client.cookies[cookie_name(SESSION, self.tenant.id)] = opened.cookie
+        cookie = cookie_of(self.tenant, user.email, user.password)
+        self.browser.client.cookies[cookie_name(SESSION, self.tenant.id)] = cookie
 
     def code(self, **changed: Any) -> str:
         """Return a code for the user of the browser."""

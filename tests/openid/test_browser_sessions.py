@@ -10,7 +10,7 @@ from django.utils.timezone import now
 
 from identity_platform.api.errors import AccessTokenInvalid
 from identity_platform.crypto import hash_token
-from mfa.caller import Caller
+from mfa.completion import Verified
 from mfa.sms import actions as sms
 from mfa.totp import actions as totp
 from mfa.totp.backup_codes import normalised
@@ -30,13 +30,16 @@ from userflow.oauth_errors import InvalidGrant
 from userflow.sessions.browser import (
     browser_principal,
     find_browser_session,
-    opening_browser_session,
     rotate_cookie,
 )
 from userflow.sessions.ending import end_sessions
-from userflow.signin.actions import sign_in_browser
+from userflow.signin.caller import Caller
+from userflow.signin.delivery import BrowserCookie
+from userflow.signin.password import sign_in_browser
+from userflow.signin.pipeline import SignedIn, Waiting
 
-CALLER = Caller(user_agent="Browser")
+BROWSER = BrowserCookie("Browser")
+CALLER = Caller(delivery=BROWSER)
 
 
 def is_active(tenant: TestTenant, session: EndUserSession) -> bool:
@@ -44,31 +47,32 @@ def is_active(tenant: TestTenant, session: EndUserSession) -> bool:
         return EndUserSession.objects.filter(pk=session.pk, ended_at=None).exists()
 
 
+def opened_by(tenant: TestTenant, result: Verified | totp.Confirmed) -> EndUserSession:
+    assert result.signed_in is not None
+    return session_of(tenant, result.signed_in.cookie)
+
+
 # --- ways to sign in -------------------------------------------------------------------------------------------------
 
 
 def test_password_opens_browser_session_without_tokens(tenant: TestTenant) -> None:
     person = tenant.register()
-    with opening_browser_session() as opened:
-        result = sign_in_browser(tenant_id=tenant.id, email=person.email, password=PASSWORD)
-    session = session_of(tenant, opened.cookie)
+    result = sign_in_browser(tenant_id=tenant.id, email=person.email, password=PASSWORD, delivery=BROWSER)
+    assert isinstance(result, SignedIn)
+    assert (result.tokens, len(result.cookie or "")) == (None, 43)
+    session = session_of(tenant, result.cookie)
     assert (session.user_id, session.client_id, session.amr) == (person.id, None, ["pwd"])
-    assert result.tokens is not None
-    assert (result.tokens.access_token, result.tokens.refresh_token) == ("", "")
-    assert opened.cookie is not None
-    assert len(opened.cookie) >= 43
     with in_tenant(tenant.id):
-        assert bytes(session.browser_digest or b"") == hash_token(opened.cookie)
+        assert bytes(session.browser_digest or b"") == hash_token(result.cookie or "")
         assert not EndUserRefreshToken.objects.filter(session_id=session.pk).exists()
 
 
 def test_wrong_password_opens_no_browser_session(tenant: TestTenant) -> None:
     person = tenant.register()
-    with pytest.raises(WrongCredentials), opening_browser_session() as opened:
-        sign_in_browser(tenant_id=tenant.id, email=person.email, password="wrong")
-    assert opened.cookie is None
-    # The next sign-in outside is an application's again.
-    assert tenant.sign_in(person)["refresh_token"]
+    with pytest.raises(WrongCredentials):
+        sign_in_browser(tenant_id=tenant.id, email=person.email, password="wrong", delivery=BROWSER)
+    with in_tenant(tenant.id):
+        assert not EndUserSession.objects.filter(user_id=person.id).exclude(browser_digest=None).exists()
 
 
 def test_totp_and_backup_code_complete_browser_sign_in(tenant: TestTenant) -> None:
@@ -77,11 +81,10 @@ def test_totp_and_backup_code_complete_browser_sign_in(tenant: TestTenant) -> No
     for factor in ({"code": person.code()}, {"backup_code": normalised(person.backup_codes[0]) or ""}):
         cookie, ticket = sign_in(tenant, person.email)
         assert cookie is None
-        with opening_browser_session() as opened:
-            totp.verify_totp(
-                realm=END_USERS, tenant_id=tenant.id, email=person.email, caller=CALLER, mfa_token=ticket, **factor
-            )
-        session = session_of(tenant, opened.cookie)
+        verified = totp.verify_totp(
+            realm=END_USERS, tenant_id=tenant.id, email=person.email, caller=CALLER, mfa_token=ticket, **factor
+        )
+        session = opened_by(tenant, verified)
         assert (session.acr, session.user_agent) == ("aal2", "Browser")
 
 
@@ -90,19 +93,17 @@ def test_sms_code_completes_browser_sign_in(tenant: TestTenant) -> None:
     _, ticket = sign_in(tenant, person.email)
     named: dict[str, Any] = {"tenant_id": tenant.id, "client_id": None, "email": person.email, "caller": CALLER}
     sms.request_sms_code(**named, mfa_token=ticket)
-    with opening_browser_session() as opened:
-        sms.verify_sms_code(**named, code=code_to(person.phone), mfa_token=ticket)
-    assert session_of(tenant, opened.cookie).amr == ["pwd", "sms"]
+    verified = sms.verify_sms_code(**named, code=code_to(person.phone), mfa_token=ticket)
+    assert opened_by(tenant, verified).amr == ["pwd", "sms"]
 
 
 def test_passkey_opens_browser_session(tenant: TestTenant) -> None:
     person, authenticator = user_with_passkey(tenant)
     response = authenticator.get(end_users_of(tenant).options())
-    with opening_browser_session() as opened:
-        authentication.finish_authentication(
-            realm=END_USERS, tenant_id=tenant.id, email=None, response=response, caller=CALLER
-        )
-    session = session_of(tenant, opened.cookie)
+    verified = authentication.finish_authentication(
+        realm=END_USERS, tenant_id=tenant.id, email=None, response=response, caller=CALLER
+    )
+    session = opened_by(tenant, verified)
     assert (session.user_id, session.acr, session.client_id) == (person.id, "aal2", None)
 
 
@@ -111,15 +112,14 @@ def test_required_enrollment_completes_browser_sign_in(new_tenant: Callable[[], 
     person = new_user(tenant)
     response = tenant.api.patch(f"/uflow/admin/tenants/{tenant.id}/settings", {"settings": {"mfa_policy": "required"}})
     assert response.status_code == 200, response.content
-    with opening_browser_session() as opened:
-        waiting = sign_in_browser(tenant_id=tenant.id, email=person.email, password=PASSWORD)
-    assert (opened.cookie, waiting.enrollment_required) == (None, True)
-    caller = Caller(ticket=waiting.enrollment_ticket)
+    waiting = sign_in_browser(tenant_id=tenant.id, email=person.email, password=PASSWORD, delivery=BROWSER)
+    assert isinstance(waiting, Waiting)
+    assert waiting.enrollment_required
+    caller = Caller(ticket=waiting.enrollment_ticket, delivery=BROWSER)
     named: dict[str, Any] = {"realm": END_USERS, "tenant_id": tenant.id, "email": person.email, "caller": caller}
     person.secret = totp.begin_totp_setup(**named).secret
-    with opening_browser_session() as opened:
-        totp.confirm_totp_setup(**named, secret=person.secret, code=person.code(), mfa_token=waiting.mfa_token)
-    assert session_of(tenant, opened.cookie).acr == "aal2"
+    confirmed = totp.confirm_totp_setup(**named, secret=person.secret, code=person.code(), mfa_token=waiting.mfa_token)
+    assert opened_by(tenant, confirmed).acr == "aal2"
 
 
 def test_browser_ticket_is_rejected_by_application_sign_in(tenant: TestTenant) -> None:
@@ -131,7 +131,7 @@ def test_browser_ticket_is_rejected_by_application_sign_in(tenant: TestTenant) -
             realm=END_USERS,
             tenant_id=tenant.id,
             email=person.email,
-            caller=CALLER,
+            caller=Caller(),
             mfa_token=ticket,
             code=person.code(),
         )

@@ -12,6 +12,7 @@ from tenants.context import in_tenant
 from tenants.domain_claims import GRACE
 from tenants.hosts import budget, check_budget
 from tenants.models import DomainClaim
+from tests.openid.application_sessions import cookie_of
 from tests.openid.sign_in_domains import DOMAINS, ApiAt, set_sign_in, sign_in_domain, verified_domain
 from tests.userflow.domains.conftest import _dns_server as _dns_server
 from tests.userflow.domains.conftest import name_server as name_server
@@ -19,8 +20,7 @@ from tests.userflow.domains.dns_server import DnsServer
 from tests.userflow.mailbox import code_in, mails_to, token_in
 from tests.world import Api, TestTenant, User
 from userflow.domains.actions import check_domains
-from userflow.sessions.browser import find_browser_session, opening_browser_session
-from userflow.signin.actions import sign_in_browser
+from userflow.sessions.browser import find_browser_session
 
 NewTenant = Callable[[], TestTenant]
 NEW = "a new password for this test"
@@ -54,13 +54,6 @@ def withdraw(tenant: TestTenant, name_server: DnsServer) -> None:
         DomainClaim.objects.filter(tenant_id=tenant.id).update(lost_since=now() - GRACE - timedelta(minutes=1))
     name_server.records.clear()
     check_domains(tenant_id=tenant.id)
-
-
-def cookie_of(tenant: TestTenant, user: User) -> str:
-    with opening_browser_session() as opened:
-        sign_in_browser(tenant_id=tenant.id, email=user.email, password=user.password)
-    assert opened.cookie
-    return opened.cookie
 
 
 def knows(tenant: TestTenant, cookie: str) -> bool:
@@ -126,7 +119,7 @@ def test_unused_domain_ends_no_links(home: TestTenant, name_server: DnsServer) -
 
 def test_cookie_returns_with_its_domain(home: TestTenant, name_server: DnsServer) -> None:
     row, user = sign_in_domain(home, name_server), home.register()
-    cookie = cookie_of(home, user)
+    cookie = cookie_of(home, user.email, user.password)
     set_sign_in(home, row, False)
     assert not knows(home, cookie)
     set_sign_in(home, row, True)
@@ -135,9 +128,9 @@ def test_cookie_returns_with_its_domain(home: TestTenant, name_server: DnsServer
 
 def test_cookie_of_a_domain_that_was_given_up_stays_dead(home: TestTenant, name_server: DnsServer) -> None:
     row, user = sign_in_domain(home, name_server), home.register()
-    cookie = cookie_of(home, user)
+    cookie = cookie_of(home, user.email, user.password)
     assert home.api.delete(f"{DOMAINS}/{row['id']}").status_code == 200
     # Meanwhile the domain may have had another owner, whom browsers sent the cookie.
     sign_in_domain(home, name_server, row["domain"])
     assert not knows(home, cookie)
-    assert knows(home, cookie_of(home, user))
+    assert knows(home, cookie_of(home, user.email, user.password))

@@ -21,6 +21,7 @@ from tenants.context import in_tenant
 from tenants.domain_claims import GRACE
 from tenants.hosts import budget, check_budget
 from tenants.models import DomainClaim, WebAuthnClaim
+from tests.openid.application_sessions import cookie_of
 from tests.openid.relying_party import CALLBACK, query_of, register_application
 from tests.openid.sign_in_domains import DOMAINS, ApiAt, ApplicationAt, set_sign_in, sign_in_domain, verified_domain
 from tests.userflow.domains.conftest import _dns_server as _dns_server
@@ -29,8 +30,7 @@ from tests.userflow.domains.dns_server import DnsServer
 from tests.world import Api, TestTenant, capture_statements
 from userflow.accounts.realms import END_USERS
 from userflow.domains.actions import check_domains
-from userflow.sessions.browser import find_browser_session, opening_browser_session
-from userflow.signin.actions import sign_in_browser
+from userflow.sessions.browser import find_browser_session
 
 NewTenant = Callable[[], TestTenant]
 METADATA = "/.well-known/openid-configuration"
@@ -362,14 +362,12 @@ def test_withdrawn_domain_returns_the_issuer(home: TestTenant, name_server: DnsS
 
 def test_cookie_of_the_domain_works_nowhere_else(home: TestTenant, name_server: DnsServer) -> None:
     row, user = sign_in_domain(home, name_server), home.register()
-    with opening_browser_session() as opened:
-        sign_in_browser(tenant_id=home.id, email=user.email, password=user.password)
-    assert opened.cookie
+    cookie = cookie_of(home, user.email, user.password)
     with in_tenant(home.id):
-        assert find_browser_session(opened.cookie) is not None
+        assert find_browser_session(cookie) is not None
     assert home.api.delete(f"{DOMAINS}/{row['id']}").status_code == 200
     with in_tenant(home.id):
-        assert find_browser_session(opened.cookie) is None
+        assert find_browser_session(cookie) is None
 
 
 def test_domain_with_a_lost_record_gets_no_sign_in(home: TestTenant, name_server: DnsServer) -> None:

@@ -157,7 +157,6 @@ def update_admin_user(
     by: Principal,
     changes: dict[str, Any],
     proof: Mapping[str, object] | None = None,
-    user_agent: str = "",
     check: RowCheck = no_check,
 ) -> AdminUser:
     """Change `username`, `email`, `first_name`, `last_name`, `roles`: fields that are present. `proof` is for the caller's
@@ -175,7 +174,7 @@ def update_admin_user(
         require_assurance(Action.CHANGE_OWN_EMAIL, by)
         if email_key(changes["email"]) != email_key(by.user["email"]):
             admin_proofs.limit_changes(by.id, counts=False)
-        prove_own_change(Action.CHANGE_OWN_EMAIL, principal=by, proof=proof, user_agent=user_agent)
+        prove_own_change(Action.CHANGE_OWN_EMAIL, principal=by, proof=proof)
     roles = changes.pop("roles", None)
     with transaction.atomic():
         user = find_admin_user(user_id=user_id, within=by.tenant_id, lock=True)

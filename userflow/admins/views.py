@@ -33,7 +33,7 @@ from userflow.sessions.permissions import (
     tenant_at,
     tenant_or_platform_at,
 )
-from userflow.signin.proof_fields import proof_of, without_proof
+from userflow.signin.proof_fields import proof_in, without_proof
 from userflow.signin.views import NO_STORE, TICKET_MEANS, ticket_header
 
 Reads = needs("admins:read", OPERATOR, ADMIN)
@@ -123,7 +123,7 @@ class AdminUserViewSet(ApiViewSet):
             user_id=id_or(user_id, UnknownUser),
             by=principal_at(request),
             changes=without_proof(asked),
-            **proof_of(request, asked),
+            proof=proof_in(asked),
         )
         return Response(serializers.profile(user))
 

@@ -241,7 +241,6 @@ def update_end_user(
     by: Principal,
     changes: dict[str, Any],
     proof: Mapping[str, object] | None = None,
-    user_agent: str = "",
     check: RowCheck = no_check,
 ) -> EndUser:
     """Change `name`, `email`, `language` ("" for none), `metadata`, `app_metadata` (both replaced as a whole) and
@@ -264,7 +263,7 @@ def update_end_user(
     if proven:
         require_assurance(Action.CHANGE_OWN_EMAIL, by)
         _reject_in_vain(tenant_id, user_id, changes["email"])
-        prove_own_change(Action.CHANGE_OWN_EMAIL, principal=by, proof=proof, user_agent=user_agent)
+        prove_own_change(Action.CHANGE_OWN_EMAIL, principal=by, proof=proof)
     with (
         in_tenant(tenant_id, editing_users(by)) as tenant,
         unique_or(EmailTaken, **EXTERNAL_ID_TAKEN),

@@ -42,7 +42,7 @@ from userflow.sessions.permissions import (
     require,
     tenant_at,
 )
-from userflow.signin.proof_fields import proof_of, without_proof
+from userflow.signin.proof_fields import proof_in, without_proof
 from userflow.signin.views import NO_STORE, TICKET_MEANS, ticket_header
 
 
@@ -180,9 +180,7 @@ class EndUserViewSet(ApiViewSet):
         fields = serializers.EndUserChanges if by.kind == END_USER else serializers.EndUserChangesByAdmins
         asked = self.valid(fields)
         changes = without_proof(asked)
-        changed = actions.update_end_user(
-            tenant_id=tenant, user_id=user, by=by, changes=changes, **proof_of(request, asked)
-        )
+        changed = actions.update_end_user(tenant_id=tenant, user_id=user, by=by, changes=changes, proof=proof_in(asked))
         message = "The profile is updated."
         if changes.get("email", changed.email) != changed.email:
             message += " The new address applies once it is verified; see the mail that was sent there."

@@ -57,9 +57,7 @@ MINUTES = int(tickets.LIFETIME[tickets.PASSWORD_RESET].total_seconds() // 60)
 RESETTABLE = Q(provider=LOCAL) | Q(email_verified_at=None)
 
 
-def change_password(
-    *, principal: Principal, proof: Mapping[str, object], new_password: str, user_agent: str = ""
-) -> int:
+def change_password(*, principal: Principal, proof: Mapping[str, object], new_password: str) -> int:
     """Replace the caller's password; every other session ends. Return the number of sessions that ended.
 
     Raises InsufficientAuthentication, the errors of `check_proof`, WeakPassword, NoPasswordHere, NotAllowed (a client),
@@ -76,7 +74,7 @@ def change_password(
             raise NoPasswordHere
         # Before the proof, which may use up a one-time code.
         _check(user, new_password, tenant, member="new_password")
-        check_proof(principal=principal, proof=proof, user_agent=user_agent)
+        check_proof(principal=principal, proof=proof)
         encoded, present = passwords.hashed(new_password), user.password
         with realm.atomic():
             keep = principal.session_id

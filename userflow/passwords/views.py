@@ -7,7 +7,7 @@ from userflow.errors import PROOF_ERRORS, HashersBusy, ResetTokenInvalid, TooMan
 from userflow.passwords import actions, serializers
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import Anyone, SignedIn, principal_at
-from userflow.signin.proof_fields import proof_of
+from userflow.signin.proof_fields import proof_in
 
 SENT = {"message": "If this address belongs to a user, a mail with a link has been sent."}
 RESETTING = [ResetTokenInvalid, WeakPassword, TooManyFromAddress, HashersBusy]
@@ -30,7 +30,7 @@ class PasswordViewSet(ApiViewSet):
         """
         asked = self.valid(serializers.ChangeIn)
         ended = actions.change_password(
-            principal=principal_at(request), new_password=asked["new_password"], **proof_of(request, asked)
+            principal=principal_at(request), new_password=asked["new_password"], proof=proof_in(asked)
         )
         return Response({"message": "The password is changed.", "sessions_ended": ended})
 

@@ -53,7 +53,7 @@ def read_profile(*, of: Principal) -> dict[str, object]:
 
 
 def update_profile(
-    *, of: Principal, changes: dict[str, Any], proof: Mapping[str, object] | None = None, user_agent: str = ""
+    *, of: Principal, changes: dict[str, Any], proof: Mapping[str, object] | None = None
 ) -> dict[str, object]:
     """Change the given fields and return the profile. `proof` is for a new `email`.
 
@@ -66,11 +66,9 @@ def update_profile(
     _require_user(of)
     if of.kind == END_USER:
         assert of.tenant_id is not None  # an end user always has a tenant
-        update_end_user(
-            tenant_id=of.tenant_id, user_id=of.id, by=of, changes=changes, proof=proof, user_agent=user_agent
-        )
+        update_end_user(tenant_id=of.tenant_id, user_id=of.id, by=of, changes=changes, proof=proof)
     else:
-        update_admin_user(user_id=of.id, by=of, changes=changes, proof=proof, user_agent=user_agent)
+        update_admin_user(user_id=of.id, by=of, changes=changes, proof=proof)
     return read_profile(of=of)
 
 

@@ -9,7 +9,7 @@ from userflow.errors import PROOF_ERRORS, AdminNameTaken, EmailTaken, UnknownUse
 from userflow.profile import actions, serializers
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import SignedIn, principal_at
-from userflow.signin.proof_fields import proof_of, without_proof
+from userflow.signin.proof_fields import proof_in, without_proof
 
 
 class ProfileViewSet(ApiViewSet):
@@ -40,4 +40,4 @@ class ProfileViewSet(ApiViewSet):
         caller = principal_at(request)
         own = caller.kind == END_USER
         asked = self.valid(EndUserChanges if own else AdminProfileChanges)
-        return Response(actions.update_profile(of=caller, changes=without_proof(asked), **proof_of(request, asked)))
+        return Response(actions.update_profile(of=caller, changes=without_proof(asked), proof=proof_in(asked)))

@@ -4,8 +4,6 @@ A browser's session has no client and no tokens; its cookie is known to the host
 opens for an application is its child and ends with it. That of an application on another device stands alone.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -27,32 +25,13 @@ from userflow.credentials import email_verification
 from userflow.oauth_errors import InvalidGrant
 from userflow.sessions import queries
 from userflow.sessions.cookies import cookie_digest
-from userflow.sessions.issue import BrowserSignIn, browser_sign_in, note_session_use
+from userflow.sessions.issue import note_session_use
 from userflow.sessions.queries import Rights
 from userflow.sessions.refresh_tokens import new_refresh_token
 from userflow.sessions.userinfo_audience import stored_userinfo
 
 # A use is stored once in this time: a write for every page would cost too much.
 USE_NOTED_EVERY: Final = timedelta(minutes=1)
-
-
-@contextmanager
-def opening_browser_session() -> Iterator[BrowserSignIn]:
-    """Make the sign-in inside open a browser session instead of an application's.
-
-    It works around every action that signs an end user in: `sign_in_browser`, second step, passkey, enrollment that completes
-    a sign-in. No refresh token is stored, the tokens that the action returns are empty, and no client is involved.
-    Afterwards `cookie` is the cookie's value (256 bits), or None if the sign-in waits for a factor or has failed.
-    """
-    opened = BrowserSignIn()
-    token = browser_sign_in.set(opened)
-    try:
-        yield opened
-    except BaseException:
-        opened.cookie = opened.session_id = None
-        raise
-    finally:
-        browser_sign_in.reset(token)
 
 
 def find_browser_session(cookie: str, *, notes_use: bool = True) -> EndUserSession | None:

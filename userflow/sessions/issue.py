@@ -1,6 +1,5 @@
-"""Open sessions and issue their access tokens. Claims of access tokens are written here only."""
+"""New sessions and their access tokens. Claims of access tokens are written here only."""
 
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -13,23 +12,16 @@ from django.db.models.functions import Least
 from django.utils.timezone import now
 
 from identity_platform.audit.origin import current_origin
-from identity_platform.crypto import hash_token, new_token
 from tenants import lookup
 from tenants.issuers import issuer_of
 from userflow.accounts import principals
-from userflow.accounts.models import Account, EndUser
+from userflow.accounts.models import EndUser
 from userflow.accounts.principals import GROUPS_SCOPE, ROLES_SCOPE, Grant, Principal, reveals
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.accounts.session_models import EndUserSession, Session
 from userflow.accounts.session_policy import SessionLimits, acr_of, session_limits
-from userflow.credentials import email_verification
-from userflow.credentials.attempts import Counter
-from userflow.errors import EmailNotVerified, WrongCredentials
-from userflow.sessions import queries
-from userflow.sessions.cookies import cookie_digest
 from userflow.sessions.key_pairs import ES256
 from userflow.sessions.queries import Rights
-from userflow.sessions.refresh_tokens import new_refresh_token
 from userflow.sessions.token_classes import AccessToken
 from userflow.sessions.userinfo_audience import present_audiences
 
@@ -39,22 +31,9 @@ CLOCK_ROOM = timedelta(seconds=120)
 LONGEST_GROUPS_CLAIM = 3072
 
 
-@dataclass(slots=True)
-class BrowserSignIn:
-    """The browser session that a sign-in at the hosted pages opens; `cookie` is set once the session is stored."""
-
-    cookie: str | None = None
-    session_id: UUID | None = None
-    pending: str = ""
-
-
-# Set by `sessions.browser.opening_browser_session`.
-browser_sign_in: ContextVar[BrowserSignIn | None] = ContextVar("browser_sign_in", default=None)
-
-
 @dataclass(frozen=True, slots=True)
 class TokenSubject:
-    """The subject of a token. The tokens of a new session get the roles and groups that `open_session` reads."""
+    """The subject of a token. The tokens of a new session get the roles and groups that its statement reads."""
 
     kind: str
     user_id: UUID
@@ -84,7 +63,7 @@ class RefreshedUser(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TokenPair:
-    """The tokens of a completed sign-in or refresh. Those of a browser's session are empty: only its cookie is sent."""
+    """The tokens of a completed sign-in or refresh."""
 
     access_token: str
     refresh_token: str
@@ -120,42 +99,6 @@ def limits_of(kind: str, tenant: lookup.TenantContext | None) -> SessionLimits:
     return session_limits(kind, tenant.settings if tenant else {})
 
 
-def open_session(
-    realm: Realm,
-    user: Account,
-    subject: TokenSubject,
-    *,
-    amr: tuple[str, ...],
-    tenant: lookup.TenantContext | None,
-    user_agent: str = "",
-    password_only: bool = False,
-    cleared: Counter | None = None,
-) -> TokenPair:
-    """Open the session of a sign-in whose steps are complete, and audit it.
-
-    Return its first pair of tokens, with the rights as stored now. `cleared` is the counter of attempts at the last step.
-    Raises WrongCredentials, with nothing written, when the user's password was replaced since it was read, the user was
-    deactivated, or with `password_only` has a factor by now. Raises EmailNotVerified if the tenant requires a verified
-    address, also for a passkey. Call it in the realm's transaction.
-    """
-    realm.require_transaction()
-    if email_verification.is_unverified(user, tenant):
-        raise EmailNotVerified
-    session, refresh_token = new_session(realm, subject, amr=amr, tenant=tenant, user_agent=user_agent)
-    rights = queries.open_session(
-        realm,
-        session,
-        realm.refresh_tokens(digest=hash_token(refresh_token) if refresh_token else None, session_id=session.pk),
-        tenant_id=subject.tenant_id,
-        password=user.password,
-        password_only=password_only,
-        cleared=cleared,
-    )
-    if rights is None:
-        raise WrongCredentials
-    return first_tokens(session, subject, rights, refresh_token, tenant)
-
-
 def note_session_use(realm: Realm, session_id: UUID, limits: SessionLimits, moment: datetime) -> None:
     """Store that the session was used at this moment, and extend it to its next limit."""
     ends = Least(moment + timedelta(seconds=limits.idle), F("created_at") + timedelta(seconds=limits.absolute))
@@ -165,10 +108,10 @@ def note_session_use(realm: Realm, session_id: UUID, limits: SessionLimits, mome
 
 def new_session(
     realm: Realm, subject: TokenSubject, *, amr: tuple[str, ...], tenant: lookup.TenantContext | None, user_agent: str
-) -> tuple[Session, str]:
-    """Return an unsaved session of the subject and its first refresh token; of a browser's session the latter is empty."""
+) -> Session:
+    """Return an unsaved session of the subject, whose user was verified by `amr` (RFC 8176) just now."""
     moment, limits = now(), limits_of(subject.kind, tenant)
-    session = realm.sessions(
+    return realm.sessions(
         user_id=subject.user_id,
         client_id=subject.client_id,
         amr=list(amr),
@@ -179,12 +122,6 @@ def new_session(
         address=current_origin().address,
         user_agent=user_agent[:255],
     )
-    opening = browser_sign_in.get()
-    if opening is not None and isinstance(session, EndUserSession):
-        opening.pending = new_token()
-        session.client_id, session.browser_digest = None, cookie_digest(opening.pending)
-        return session, ""
-    return session, new_refresh_token(realm, subject.tenant_id)
 
 
 def first_tokens(
@@ -195,10 +132,6 @@ def first_tokens(
     tenant: lookup.TenantContext | None,
 ) -> TokenPair:
     """Return the tokens of a session that was just stored, with the rights of its user."""
-    opening = browser_sign_in.get()
-    if opening is not None and isinstance(session, EndUserSession):
-        opening.cookie, opening.session_id = opening.pending, session.pk
-        return TokenPair("", "", 0, session.pk)
     holder = replace(subject, roles=rights.roles, permissions=rights.permissions, groups=rights.groups)
     access, seconds = _of_session(session, holder, tenant)
     return TokenPair(access, refresh_token, seconds, session.pk)

@@ -1,4 +1,4 @@
-"""Sign-in of the console: password validation in Django's forms, and sessions without tokens."""
+"""Sign-in of the console: password validation in Django's forms, and the use of its sessions."""
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.exceptions import ValidationError
@@ -11,7 +11,7 @@ from userflow.accounts.realms import ADMINS
 from userflow.accounts.session_policy import session_limits
 from userflow.credentials import passwords
 from userflow.errors import WeakPassword
-from userflow.sessions.issue import TokenPair, note_session_use
+from userflow.sessions.issue import note_session_use
 
 
 class PasswordRules:
@@ -28,22 +28,6 @@ class PasswordRules:
     def get_help_text(self) -> str:
         """Return the help text of forms."""
         return f"At least {passwords.SHORTEST} characters, and none of the common passwords."
-
-
-def keep_for_console(opened: TokenPair, *, user: AdminUser) -> None:
-    """Make the session that a sign-in has opened a session of the console.
-
-    Its tokens were not sent to the browser and are deleted, so it can be used in the console only. It is listed, limited
-    and ended like any other session.
-    """
-    with ADMINS.atomic():
-        ADMINS.refresh_tokens._default_manager.filter(session_id=opened.session_id).delete()
-        ADMINS.record(
-            "console.signed_in",
-            target=("user", user.pk),
-            tenant_id=user.tenant_id,
-            details={"session_id": str(opened.session_id)},
-        )
 
 
 def note_console_use(principal: Principal) -> None:

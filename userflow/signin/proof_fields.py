@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from typing import TypedDict, TypeVar, Unpack
+from typing import TypeVar, Unpack
 
 from rest_framework import serializers
-from rest_framework.request import Request
 
 from identity_platform.api.errors import MalformedBody
 from identity_platform.api.fields import FieldOptions, Text
@@ -85,18 +84,6 @@ class ProofFields(FactorProofFields):
 
 
 Value = TypeVar("Value")
-
-
-class ProofArguments(TypedDict):
-    """Arguments of an action that checks a proof."""
-
-    proof: dict[str, object]
-    user_agent: str
-
-
-def proof_of(request: Request, fields: Mapping[str, object]) -> ProofArguments:
-    """Return the arguments `proof` and `user_agent` of an action, from a request and its fields."""
-    return {"proof": proof_in(fields), "user_agent": request.META.get("HTTP_USER_AGENT", "")}
 
 
 def proof_in(fields: Mapping[str, object], *, but: str = "") -> dict[str, object]:

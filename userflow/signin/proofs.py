@@ -31,9 +31,7 @@ PROOFS: Final = (CURRENT_PASSWORD, *FACTOR_PROOFS, PROOF_TOKEN)
 PASSWORD_AMR: Final = ("pwd",)  # RFC 8176 section 2
 
 
-def check_proof(
-    *, principal: Principal, proof: Mapping[str, object], user_agent: str = "", by_factor: bool = True
-) -> tuple[str, ...]:
+def check_proof(*, principal: Principal, proof: Mapping[str, object], by_factor: bool = True) -> tuple[str, ...]:
     """Check the first of `PROOFS` that `proof` contains; return the authentication methods (RFC 8176) that it proves.
 
     A code or proof token is consumed, and a failure is counted as at sign-in, with the budget of the known caller. What was
@@ -64,19 +62,16 @@ def check_proof(
         if by_factor and methods and is_password_only(verified):
             raise FactorNeeded(methods, field=PROOF_TOKEN)
         return verified
-    sent = {"kind": kind, "value": proof[kind], "user_agent": user_agent}
     # There is one receiver: the app of the factors.
-    [(_, amr)] = signals.factor_proof.send(check_proof, principal=principal, **sent)
+    [(_, amr)] = signals.factor_proof.send(check_proof, principal=principal, kind=kind, value=proof[kind])
     return tuple(amr or ())
 
 
-def prove_own_change(
-    action: Action, *, principal: Principal, proof: Mapping[str, object] | None, user_agent: str = ""
-) -> None:
+def prove_own_change(action: Action, *, principal: Principal, proof: Mapping[str, object] | None) -> None:
     """Require what the action table asks for a change of the caller's own sign-in: the assurance of the session, then the
     proof in the request. Raises InsufficientAuthentication and the errors of `check_proof`."""
     require_assurance(action, principal)
-    check_proof(principal=principal, proof=proof or {}, user_agent=user_agent)
+    check_proof(principal=principal, proof=proof or {})
 
 
 def kind_of_proof(proof: Mapping[str, object]) -> str:

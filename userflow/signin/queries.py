@@ -11,15 +11,13 @@ from identity_platform.audit.origin import current_origin
 from identity_platform.audit.writer import count_events
 from identity_platform.crypto import hash_token
 from identity_platform.postgresql.values import SqlValue
-from tenants import lookup
 from userflow.accounts.models import EndUser
 from userflow.accounts.realms import END_USERS
-from userflow.accounts.session_models import EndUserRefreshToken
+from userflow.accounts.session_models import EndUserRefreshToken, Session
 from userflow.credentials import attempts, tickets
+from userflow.credentials.attempts import Counter
 from userflow.errors import WrongCredentials
-from userflow.sessions import issue
-from userflow.sessions.issue import TokenPair, TokenSubject
-from userflow.sessions.queries import column_values, rights_in
+from userflow.sessions.queries import Rights, column_values, rights_in
 
 # Columns that a login reads, in the order of the model; Django would load any other one on access.
 _COLUMNS = ("id", "email", "email_verified_at", "active", "password", "mfa_methods", "name")
@@ -137,21 +135,14 @@ def count_password_attempt(email_key: str) -> tuple[EndUser | None, str]:
 
 
 def complete_login(
-    user: EndUser,
-    subject: TokenSubject,
-    *,
-    amr: tuple[str, ...],
-    tenant: lookup.TenantContext | None,
-    user_agent: str,
-    caller: str,
-) -> tuple[TokenPair, str]:
-    """Open the session of a right password, audit it, clear the attempts of `caller`, and open enrollment.
+    user: EndUser, session: Session, refresh_token: str | None, *, counter: Counter
+) -> tuple[Rights, str]:
+    """Store the unsaved session of a right password, audit it, clear the attempts of `counter`, and open enrollment.
 
-    Return the tokens, and the ticket for the header X-Enrollment-Ticket. For a user without a factor. Raises
+    Return the user's rights, and the ticket for the header X-Enrollment-Ticket. For a user without a factor. Raises
     WrongCredentials, with nothing written, when the password was replaced since it was compared, the user was deactivated,
     or has a factor by now.
     """
-    session, refresh_token = issue.new_session(END_USERS, subject, amr=amr, tenant=tenant, user_agent=user_agent)
     window = tickets.new_window(END_USERS, user, cause=tickets.LOGIN)
     ticket, enrollment = tickets.new_ticket(END_USERS, user, tickets.ENROLLMENT)
     origin = current_origin()
@@ -161,8 +152,8 @@ def complete_login(
         **column_values(window, "window"),
         **column_values(ticket, "ticket"),
         "password": user.password,
-        "factor": attempts.PASSWORD,
-        "caller": caller,
+        "factor": counter.factor,
+        "caller": counter.caller,
         "actor_kind": origin.actor_kind,
         "actor_id": origin.actor_id,
         "address": origin.address,
@@ -174,4 +165,4 @@ def complete_login(
     if row is None:
         raise WrongCredentials
     count_events("tenant", "signin.succeeded")
-    return issue.first_tokens(session, subject, rights_in(*row), refresh_token, tenant), enrollment
+    return rights_in(*row), enrollment

@@ -8,7 +8,7 @@ from rest_framework.response import Response
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.views import ApiViewSet, Arguments, endpoint
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
-from userflow.accounts.models import AdminUser, EndUser
+from userflow.accounts.models import Account
 from userflow.credentials import tickets
 from userflow.errors import (
     AttemptsLocked,
@@ -30,9 +30,12 @@ from userflow.sessions.client_authentication import basic_credentials
 from userflow.sessions.ending import sign_out
 from userflow.sessions.permissions import CLIENT, Anyone, SignedIn, principal_at, tenant_at
 from userflow.sessions.token_actions import end_client_tokens
-from userflow.signin import actions, serializers
-from userflow.signin.actions import SignIn
+from userflow.signin import password, serializers
+from userflow.signin.delivery import ApplicationTokens
+from userflow.signin.pipeline import SignedIn as SignedInUser
+from userflow.signin.pipeline import Waiting
 
+SignInResult = SignedInUser[Account] | Waiting[Account]
 # Errors of a call about another user's sessions.
 OF_OTHERS = [GrantsMoreThanHeld, InsufficientAuthentication, UnknownTenant, TenantSuspended, TenantBusy]
 TICKET_HEADER = "X-Enrollment-Ticket"
@@ -49,20 +52,26 @@ def ticket_header(ticket: str | None) -> dict[str, str]:
     return {TICKET_HEADER: ticket} if ticket else {}
 
 
-def sign_in_response(done: SignIn[AdminUser] | SignIn[EndUser], **fields: object) -> Response:
+def user_agent_of(request: Request) -> str:
+    """Return the user agent, for the list of sessions."""
+    return str(request.META.get("HTTP_USER_AGENT", ""))
+
+
+def sign_in_response(result: SignInResult, **fields: object) -> Response:
     """Return the response of a sign-in: tokens and `fields`, or the ticket for the second step."""
-    headers = {**NO_STORE, **ticket_header(done.enrollment_ticket)}
-    if done.tokens is None:
+    headers = {**NO_STORE, **ticket_header(result.enrollment_ticket)}
+    if isinstance(result, Waiting):
         waiting = {
             "mfa_required": True,
-            "methods": list(done.methods),
-            "mfa_token": done.mfa_token,
+            "methods": list(result.methods),
+            "mfa_token": result.mfa_token,
             "expires_in": int(tickets.LIFETIME[tickets.SECOND_STEP].total_seconds()),
         }
-        if done.enrollment_required:
-            waiting |= {"enrollment_required": True, "enrollment_ticket": done.enrollment_ticket}
+        if result.enrollment_required:
+            waiting |= {"enrollment_required": True, "enrollment_ticket": result.enrollment_ticket}
         return Response(waiting, headers=headers)
-    return Response({**done.tokens.fields(), **fields, "mfa_required": False}, headers=headers)
+    assert result.tokens is not None  # delivered to an application
+    return Response({**result.tokens.fields(), **fields, "mfa_required": False}, headers=headers)
 
 
 def _client_secret(request: Request, asked: Mapping[str, object]) -> str | None:
@@ -99,11 +108,10 @@ class AdminSignInViewSet(ApiViewSet):
         With a second factor the response has `mfa_required: true` and an `mfa_token`, and no tokens. An unknown user, a
         wrong password and an inactive user return the same 401.
         """
-        done = actions.sign_in_admin(
-            **self.valid(serializers.AdminLoginIn), user_agent=request.META.get("HTTP_USER_AGENT", "")
-        )
-        user = done.user
-        return sign_in_response(done, user={"id": user.pk, "username": user.username, "email": user.email})
+        delivery = ApplicationTokens(user_agent_of(request))
+        result = password.sign_in_admin(**self.valid(serializers.AdminLoginIn), delivery=delivery)
+        user = result.user
+        return sign_in_response(result, user={"id": user.pk, "username": user.username, "email": user.email})
 
 
 class EndUserSignInViewSet(ApiViewSet):
@@ -137,9 +145,10 @@ class EndUserSignInViewSet(ApiViewSet):
         """
         asked = self.valid(serializers.EndUserLoginIn)
         asked["client_secret"] = _client_secret(request, asked)
-        done = actions.sign_in_end_user(**asked, user_agent=request.META.get("HTTP_USER_AGENT", ""))
-        user = {"id": done.user.pk, "email": done.user.email, "name": done.user.name}
-        return sign_in_response(done, user=user, tenant_id=done.tenant_id, client_id=done.client_id)
+        result = password.sign_in_end_user(**asked, user_agent=user_agent_of(request))
+        user = {"id": result.user.pk, "email": result.user.email, "name": result.user.name}
+        named = {"tenant_id": result.tenant_id, "client_id": asked["client_id"]}
+        return sign_in_response(result, user=user, **named)
 
 
 class SignOutViewSet(ApiViewSet):

@@ -44,6 +44,25 @@ def test_sign_up_signs_new_user_in(home: Home, tenant: TestTenant, newcomer: tup
     assert refreshed.status_code == 200
 
 
+def test_sign_up_through_a_window_is_not_enough_where_two_factors_are_required(new_tenant: Any) -> None:
+    own = new_tenant()
+    changed = {"settings": {"mfa_policy": "required"}}
+    assert own.api.patch(f"/uflow/admin/tenants/{own.id}/settings", changed).status_code == 200
+    home, api, email = Home("/webauthn/enduser", {"tenant_id": str(own.id)}), Api(), f"newcomer-{uuid4()}@example.com"
+    body = {"tenant_id": str(own.id), "client_id": str(own.client_id), "email": email, "password": PASSWORD}
+    registered = api.post("/uflow/user/clients/register", body)
+    person, proof = (
+        User(UUID(registered.json()["user_id"]), email),
+        {"X-Enrollment-Ticket": registered.headers["X-Enrollment-Ticket"]},
+    )
+    key = new_authenticator()
+    rejected = _finish(home, api, person, key.create(home.begin_registration(api, person).json()))
+    assert (rejected.status_code, rejected.json()["code"]) == (401, "insufficient_user_authentication")
+    # Nothing was stored, and the ticket, which proves more than the address, signs in.
+    begun = api.post(f"{home.prefix}/beginRegistration", {"email": email, **home.naming}, headers=proof)
+    assert _finish(home, api, person, key.create(begun.json()), headers=proof).status_code == 200
+
+
 def test_sign_up_by_ticket_from_another_address(home: Home, newcomer: tuple[Api, User, str]) -> None:
     _, person, ticket = newcomer
     elsewhere, proof = Api(), {"X-Enrollment-Ticket": ticket}

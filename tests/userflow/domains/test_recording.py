@@ -17,14 +17,14 @@ from tenants.domain_claims import GRACE, note_look_up
 from tenants.errors import TenantBusy
 from tenants.models import DomainClaim, TenantDatabase
 from tenants.states import Purpose, State
+from tests.openid.application_sessions import cookie_of
 from tests.openid.sign_in_domains import DOMAINS, ApiAt, set_sign_in, sign_in_domain, verified_domain
 from tests.userflow.domains.dns_server import DnsServer
 from tests.world import Api, TestTenant
 from userflow.accounts.session_models import EndUserTicket
 from userflow.domains.actions import check_domains
 from userflow.domains.models import TenantDomain
-from userflow.sessions.browser import find_browser_session, opening_browser_session
-from userflow.signin.actions import sign_in_browser
+from userflow.sessions.browser import find_browser_session
 
 NewTenant = Callable[[], TestTenant]
 METADATA = "/.well-known/openid-configuration"
@@ -196,13 +196,11 @@ def test_restored_tenant_learns_that_its_domain_is_taken(
 @pytest.mark.parametrize("how", ["deleted", "withdrawn", "withdrawn unnoticed"])
 def test_cookies_of_a_given_up_domain_never_work_again(home: TestTenant, name_server: DnsServer, how: str) -> None:
     row, user = sign_in_domain(home, name_server), home.register()
-    with opening_browser_session() as opened:
-        sign_in_browser(tenant_id=home.id, email=user.email, password=user.password)
-    assert opened.cookie
+    cookie = cookie_of(home, user.email, user.password)
     with in_tenant(home.id):
         ends = now() + timedelta(days=1)
         EndUserTicket.objects.create(digest=b"device", user_id=user.id, purpose=REMEMBERED, expires_at=ends)
-        assert find_browser_session(opened.cookie) is not None
+        assert find_browser_session(cookie) is not None
     if how == "deleted":
         assert home.api.delete(f"{DOMAINS}/{row['id']}").status_code == 200
         verified_again = verified_domain(home, name_server, row["domain"])
@@ -217,7 +215,7 @@ def test_cookies_of_a_given_up_domain_never_work_again(home: TestTenant, name_se
         verified_again = home.api.post(f"{DOMAINS}/{row['id']}/verify", {}).json()
     assert set_sign_in(home, verified_again, True).status_code == 200
     with in_tenant(home.id):
-        assert find_browser_session(opened.cookie) is None
+        assert find_browser_session(cookie) is None
         assert not EndUserTicket.objects.filter(purpose=REMEMBERED).exists()
 
 

@@ -22,8 +22,8 @@ from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import AdminTicket, EndUserSession, EndUserTicket
 from userflow.errors import WrongCredentials
 from userflow.mail_delivery import background
-from userflow.sessions import issue
-from userflow.signin import actions as signin
+from userflow.signin.delivery import ApplicationTokens
+from userflow.signin.pipeline import completion_of
 
 FORGOT, RESET = "/uflow/auth/enduser/password/forgot", "/uflow/auth/enduser/password/reset"
 ADMIN_FORGOT, ADMIN_RESET = "/uflow/auth/admin/password/forgot", "/uflow/auth/admin/password/reset"
@@ -323,10 +323,11 @@ def test_login_racing_a_reset_gets_no_session(tenant: TestTenant) -> None:
     token = ask(tenant, person)
     with in_tenant(tenant.id):
         half_way = EndUser.objects.get(pk=person.id)
-        subject = signin.subject_of(half_way, tenant.client_id)
     assert Api().post(RESET, {"token": token, "password": NEW}).status_code == 200
-    with in_tenant(tenant.id) as context, pytest.raises(WrongCredentials), END_USERS.atomic():
-        issue.open_session(END_USERS, half_way, subject, amr=("pwd",), tenant=context)
+    with in_tenant(tenant.id):
+        login = completion_of(half_way, amr=("pwd",), delivery=ApplicationTokens(), client_id=tenant.client_id)
+        with pytest.raises(WrongCredentials), END_USERS.atomic():
+            login.open(END_USERS, half_way)
     with in_tenant(tenant.id):
         assert not EndUserSession.objects.filter(user_id=person.id, ended_at=None).exists()
 

@@ -1,4 +1,4 @@
-"""The caller of an MFA endpoint: its access token, tickets and proof."""
+"""The caller of an endpoint that verifies or enrolls a factor: its access token, tickets and proof."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,6 +8,7 @@ from tenants.context import current_tenant
 from userflow.accounts.models import Account
 from userflow.accounts.principals import END_USER, Principal
 from userflow.accounts.realms import END_USERS, Realm
+from userflow.signin.delivery import ApplicationTokens, Delivery
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +22,8 @@ class Caller:
     principal: Principal | None = None
     # Enrollment ticket or enrollment pass.
     ticket: str | None = None
-    user_agent: str = ""
-    # The secret of a confidential client, for a sign-in without the ticket of a login.
-    client_secret: str | None = None
+    # What a sign-in that the factor completes hands out.
+    delivery: Delivery = field(default_factory=ApplicationTokens)
     # The proof for a change of the caller's own factors (userflow.signin.proofs).
     proof: Mapping[str, object] = field(default_factory=dict)
 
