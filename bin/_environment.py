@@ -26,13 +26,13 @@ UV = VENV / "bin" / "uv"
 STAMP = VENV / ".installed"
 LOCK = VENV / ".first-start.lock"  # uv itself takes .venv/.lock
 LOG = VENV / "install.log"
-INSTALLER = "requirements-uv.txt"
+INSTALLER = "requirements/uv.txt"
 # Of argon2-cffi-bindings, whose wheel is built for any x86 processor: hashing a password takes half as long.
-ARGON2 = "requirements-argon2.txt"
+ARGON2 = "requirements/argon2.txt"
 ARGON2_FOLDER = VENV / "argon2"
 # Extensions of processors, as gcc and /proc/cpuinfo name them. The server decides at start which one to use.
 EXTENSIONS = ("avx2", "avx512f")
-BUILD = "requirements-build.txt"
+BUILD = "requirements/build.txt"
 # What pip and uv print when no index can be reached.
 UNREACHABLE = re.compile(
     r"NewConnectionError|Max retries exceeded|Connection broken|dns error|error sending request|connect error"
@@ -59,13 +59,13 @@ def _locks(packages: str) -> list[str]:
     if packages not in {"runtime", "example", "documentation", "development"}:
         sys.exit(f"bin/_environment takes `runtime`, `example`, `documentation` or `development`, not {packages!r}.")
     if packages == "documentation":
-        return ["requirements.txt", "requirements-docs.txt"]
+        return ["requirements.txt", "requirements/docs.txt"]
     own_servers = all(os.environ.get(name) or os.environ.get(f"{name}_FILE") for name in ("DATABASE_URL", "REDIS_URL"))
     if packages == "development":
-        optional = ["requirements-embedded.txt", "requirements-tracing.txt", "requirements-s3.txt"]
-        return ["requirements.txt", *optional, "requirements-dev.txt", "requirements-docs.txt"]
-    server = ["requirements.txt"] if own_servers else ["requirements.txt", "requirements-embedded.txt"]
-    return [*server, "requirements-examples.txt"] if packages == "example" else server
+        optional = ["requirements/embedded.txt", "requirements/tracing.txt", "requirements/s3.txt"]
+        return ["requirements.txt", *optional, "requirements/dev.txt", "requirements/docs.txt"]
+    server = ["requirements.txt"] if own_servers else ["requirements.txt", "requirements/embedded.txt"]
+    return [*server, "requirements/examples.txt"] if packages == "example" else server
 
 
 def _update(locks: list[str]) -> None:

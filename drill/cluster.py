@@ -207,7 +207,7 @@ class Cluster:
         if not Path(ETCD).exists():
             raise NotThere(f"{ETCD} is missing (Debian: apt install etcd-server).")
         if importlib.util.find_spec("patroni") is None:
-            raise NotThere("Patroni is missing (requirements-ci.txt).")
+            raise NotThere("Patroni is missing (requirements/ci.txt).")
         self.home = home
         uid, gid = identity_of_postgres()
         home.mkdir(parents=True)

@@ -19,7 +19,7 @@ def how_to_install(extra: str) -> str:
     """Return what installs one of the optional sets of packages (`embedded`, `ldap`, `s3`, `tracing`)."""
     if IS_PACKAGE:
         return f"install the package with the extra `{extra}`, as in `identity-platform[{extra}]`"
-    return f"install requirements-{extra}.txt"
+    return f"install requirements/{extra}.txt"
 
 
 def default_state_folder() -> Path:

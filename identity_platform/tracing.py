@@ -2,7 +2,7 @@
 
 Spans hold routes, statements with placeholders, names of servers and ids of tenants. They hold no paths, queries, parameters,
 addresses or ids of people, and no texts of errors, which may quote them. Only this module imports OpenTelemetry, and only when
-traces are on, as it is not installed everywhere (requirements-tracing.txt).
+traces are on, as it is not installed everywhere (requirements/tracing.txt).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def set_up() -> None:
     """Send the spans of this process, and of those that it forks, to the collector; do nothing if traces are off.
 
     The SDK reads the other OTEL_ variables (sampler, headers, batches). Raises ImproperlyConfigured when
-    requirements-tracing.txt is not installed.
+    requirements/tracing.txt is not installed.
     """
     global _provider, _tracer
     if _provider is not None or not settings.TRACES_ENDPOINT:

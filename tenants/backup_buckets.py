@@ -1,4 +1,4 @@
-"""Backup sets in a bucket of Amazon S3 or a compatible storage. The only module that imports obstore (requirements-s3.txt).
+"""Backup sets in a bucket of Amazon S3 or a compatible storage. The only module that imports obstore (requirements/s3.txt).
 
 Files are uploaded in parts of 16 MiB with SHA-256, which the storage verifies, and the parts of a failed upload are removed.
 Reading verifies the SHA-256 of the set's own list, which does not depend on the storage. Responses 5xx and lost connections are

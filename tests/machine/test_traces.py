@@ -220,7 +220,7 @@ def test_missing_package_is_named(django_db_setup: None) -> None:
     assert ended.returncode == 1
     assert ended.stderr.splitlines()[-1] == (
         "bin/serve: OTEL_EXPORTER_OTLP_ENDPOINT is set and OpenTelemetry is not installed: install "
-        "requirements-tracing.txt, or unset the variable."
+        "requirements/tracing.txt, or unset the variable."
     )
 
 

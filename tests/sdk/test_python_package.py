@@ -64,7 +64,7 @@ def test_installed_wheel_needs_neither_django_nor_fastapi(wheel: Path, tmp_path:
 def test_readme_installs_into_an_empty_environment(tmp_path: Path) -> None:
     assert "\npip install ./sdk/python\n" in (PYTHON / "README.md").read_text()
     uv, environment = ROOT / ".venv/bin/uv", tmp_path / "environment"
-    constraints = [f"--constraints={name}" for name in ("requirements.txt", "requirements-dev.txt")]
+    constraints = [f"--constraints={name}" for name in ("requirements.txt", "requirements/dev.txt")]
     install = [uv, "pip", "install", "--quiet", "--python", environment, *constraints, "./sdk/python"]
     for command in ([uv, "venv", "--quiet", environment], install):
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

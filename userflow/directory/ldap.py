@@ -26,7 +26,7 @@ try:
     import ldap
     from ldap.controls import SimplePagedResultsControl
     from pyasn1.error import PyAsn1Error
-except ImportError:  # requirements-ldap.txt
+except ImportError:  # requirements/ldap.txt
     ldap = None
 
 LDAPS, STARTTLS, PLAIN = "ldaps", "starttls", "none"

@@ -9,9 +9,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[3]
 SIGN_IN, REFRESH, SIGN_OUT, VERIFICATION = "sign-in", "refresh", "sign-out", "verification"
 HERE = "tests/openid/libraries"
-NODE_LOCK, PYTHON_LOCK = f"{HERE}/node/package-lock.json", "requirements-libraries.txt"
+NODE_LOCK, PYTHON_LOCK = f"{HERE}/node/package-lock.json", "requirements/libraries.txt"
 QUICKSTARTS = "docs/quickstarts.md"
-QUICKSTARTS_IN_NODE, QUICKSTARTS_IN_PYTHON = "tests/quickstarts/node/package-lock.json", "requirements-quickstarts.txt"
+QUICKSTARTS_IN_NODE, QUICKSTARTS_IN_PYTHON = "tests/quickstarts/node/package-lock.json", "requirements/quickstarts.txt"
 LANGUAGES = {".mjs": "JavaScript", ".py": "Python", ".rb": "Ruby", ".go": "Go"}
 
 
@@ -244,13 +244,13 @@ TESTED_ELSEWHERE = (
     ),
     Library(
         *("mcp", "tests/openid/test_mcp_client.py", (SIGN_IN, REFRESH)),
-        lock="requirements-dev.txt",
+        lock="requirements/dev.txt",
         test="tests/openid/test_mcp_client.py::test_mcp_client_refreshes_for_the_same_api",
     ),
     *(
         Library(
             *(name, STOCK_VERIFIERS, (VERIFICATION,)),
-            lock="requirements-dev.txt",
+            lock="requirements/dev.txt",
             test=f"{STOCK_VERIFIERS}::test_stock_verifier_accepts_only_its_access_tokens",
         )
         for name in ("pyjwt", "joserfc")

@@ -225,7 +225,7 @@ def test_ldap_without_package_returns_501(tmp_path: Path) -> None:
     }
     run = subprocess.run([sys.executable, "-P", "-c", script], env=known, capture_output=True, text=True, cwd=ROOT)
     assert run.stdout.startswith("501 "), run.stderr
-    assert "requirements-ldap.txt" in run.stdout
+    assert "requirements/ldap.txt" in run.stdout
 
 
 def test_two_directories_are_read_once_each(

@@ -17,7 +17,7 @@ class LockedRequirements(MetadataHookInterface):
 
     def update(self, metadata: dict[str, object]) -> None:
         metadata["dependencies"] = self._pins("requirements.txt")
-        metadata["optional-dependencies"] = {extra: self._pins(f"requirements-{extra}.txt") for extra in EXTRAS}
+        metadata["optional-dependencies"] = {extra: self._pins(f"requirements/{extra}.txt") for extra in EXTRAS}
 
     def _pins(self, name: str) -> list[str]:
         pins = PIN.findall((Path(self.root) / name).read_text(encoding="utf-8"))
