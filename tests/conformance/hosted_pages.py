@@ -64,12 +64,14 @@ class HostedPages:
         """Whether the page asks for an address or a password."""
         return bool(self._visible(EMAIL) or self._visible(PASSWORD))
 
-    def finish(self, person: Person, *, consents: bool = True) -> bool:
+    def finish(self, person: Person, *, consents: bool = True, signs_in: bool = True) -> bool:
         """Go through the pages as this person; return whether the browser came back to the suite."""
         for _ in range(MOST_PAGES):
             if self.is_back:
                 self._wait_until_received()
                 return True
+            if self.asks_to_sign_in and not signs_in:
+                return False
             button = self._next_button(person, consents=consents)
             if button is None:
                 return False
@@ -88,7 +90,7 @@ class HostedPages:
         fields = self._visible(PASSWORD) or self._visible(EMAIL)
         if fields:
             return fields[0].find_element(By.XPATH, "ancestor::form//button[not(@type) or @type='submit']")
-        return next(iter(self._visible("main form[method=post] button, form[method=post] button")), None)
+        return next(iter(self._visible("form[method=post] button")), None)
 
     def _press(self, button: WebElement) -> None:
         """Press a button and wait for the next page."""
@@ -98,11 +100,8 @@ class HostedPages:
         self._wait_until_loaded()
 
     def _wait_until_loaded(self) -> None:
-        def is_loaded(browser: WebDriver) -> bool:
-            # The page that posts a response by itself is left at once.
-            return bool(browser.execute_script("return document.readyState === 'complete'"))
-
-        wait_on(self.browser, seconds=SECONDS).until(lambda _: is_loaded(self.browser))
+        loaded = "return document.readyState === 'complete'"
+        wait_on(self.browser, seconds=SECONDS).until(lambda _: self.browser.execute_script(loaded))
 
     def _wait_until_received(self) -> None:
         """Wait until the suite's page has sent the response on; pages after a logout do not."""

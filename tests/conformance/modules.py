@@ -3,6 +3,7 @@
 import time
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 from selenium.common.exceptions import WebDriverException
 
@@ -88,15 +89,16 @@ class ModuleRun:
                 # The suite ends with what it has received; the log says more than a page that did not load.
                 print(f"  {self.name}: {address['url']}: {problem.msg}")
             self.suite.mark_visited(self.id, address["url"])
-            self.act()
+            self.act(is_logout=urlsplit(address["url"]).path.endswith("/logout"))
 
-    def act(self) -> None:
+    def act(self, *, is_logout: bool) -> None:
         """Do on the page what the module expects of a person, and send the screenshot that it asks for."""
         if self.name in LEFT_FIRST and self.opened == 1:
             return
-        if self.name in SECOND_SIGN_IN or not self.pages.asks_to_sign_in:
+        if is_logout or self.name in SECOND_SIGN_IN or not self.pages.asks_to_sign_in:
             self.send_screenshots()
-        if not self.pages.finish(self.person, consents=self.name not in DECLINED):
+        # Who has signed out is not signed in again.
+        if not self.pages.finish(self.person, consents=self.name not in DECLINED, signs_in=not is_logout):
             self.send_screenshots()
 
     def send_screenshots(self) -> None:
@@ -110,7 +112,12 @@ class ModuleRun:
 
     def reasons(self) -> list[str]:
         """Return why the module failed, warned or was skipped, as its log says."""
-        entries = self.suite.log(self.id)
-        texts = [f"{entry['src']}: {entry['msg']}" for entry in entries if entry.get("result") in TELLING]
-        skipped = [str(entry["msg"]) for entry in entries if entry.get("result") == "SKIPPED"]
-        return list(dict.fromkeys([*texts, *skipped]))
+        texts = []
+        for entry in self.suite.log(self.id):
+            if entry.get("result") in TELLING:
+                missing = entry.get("missing")
+                names = f"missing {', '.join(map(str, missing))}. " if isinstance(missing, list) else ""
+                texts.append(f"{entry['src']}: {names}{entry['msg']}")
+            elif entry.get("result") == "SKIPPED":
+                texts.append(str(entry["msg"]))
+        return list(dict.fromkeys(texts))
