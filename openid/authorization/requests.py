@@ -138,7 +138,8 @@ def parameters_of(tenant: TenantContext, client: Client, sent: Sent) -> Sent:
     """Return the parameters of the signed request object where one was sent, and no others (RFC 9101 section 5).
 
     Raises ClientKeysBusy, and RequestRejected (`invalid_request_object`, or `request_not_supported` for one that is not signed,
-    OpenID Connect Core section 6.1): without a redirect URI unless a registered one stands beside the object.
+    OpenID Connect Core section 6.1, where the client has no profile): without a redirect URI unless a registered one stands
+    beside the object.
     """
     encoded = sent.get("request")
     if encoded is None:
@@ -146,7 +147,9 @@ def parameters_of(tenant: TenantContext, client: Client, sent: Sent) -> Sent:
     try:
         return Sent(read_request_object(encoded, client=client, tenant=tenant))
     except SignatureInvalid as problem:
-        error = "request_not_supported" if isinstance(problem, Unsigned) else "invalid_request_object"
+        # FAPI 2.0 Message Signing knows no unsigned object.
+        is_unsupported = isinstance(problem, Unsigned) and not client.security_profile
+        error = "request_not_supported" if is_unsupported else "invalid_request_object"
         rejected = RequestRejected(error, f"The request object is rejected: {problem}.")
     redirect_uri = sent.get("redirect_uri")
     if redirect_uri is None or not matches(client.redirect_uris, redirect_uri):

@@ -185,6 +185,12 @@ def test_algorithm_that_the_profile_forbids_is_rejected(tenant: TestTenant) -> N
     assert app.push(request=signed(app, other, alg="PS256", nbf=int(time.time()))).status_code == 201
 
 
+def test_unsigned_object_of_a_client_with_the_profile_is_invalid(tenant: TestTenant) -> None:
+    # FAPI 2.0 Message Signing: the module ensure-request-object-signature-algorithm-is-not-none.
+    rejected = profiled_application(tenant).push(request="eyJhbGciOiJub25lIn0.e30.")
+    assert (rejected.status_code, rejected.json()["error"]) == (400, "invalid_request_object")
+
+
 def test_signed_request_is_pushed(tenant: TestTenant) -> None:
     app = profiled_application(tenant)
     without_date = app.push(request=signed(app, app.key))
