@@ -22,7 +22,7 @@ CREDENTIAL_FIELDS: Final = frozenset({"token_endpoint_auth_method", "jwks", "jwk
 # An entry more is like writing a secret too: it sends codes to another address, or tokens to another API or web page.
 REACH_FIELDS: Final = frozenset({"redirect_uris", "audiences", "allowed_origins"})
 # Turning one of these off lets a stolen token or a manipulated request through.
-PROTECTION_FIELDS: Final = frozenset({"require_par", "require_pkce", "dpop_bound_access_tokens", "security_profile"})
+PROTECTION_FIELDS: Final = frozenset({"require_par", "require_pkce", "dpop_bound_access_tokens"})
 # RS256 is what most client libraries expect unless they are told otherwise (OpenID Connect Registration section 2).
 ID_TOKEN_ALGORITHMS: Final = ("RS256", "ES256")
 # An RS256 signature costs the server ten times as much as one by ES256: for APIs that verify RSA only.
@@ -42,6 +42,8 @@ def is_like_a_secret(client: Client, changes: Mapping[str, Any]) -> bool:
         becomes_first_party(client, changes)
         or any(changes[name] != getattr(client, name) for name in CREDENTIAL_FIELDS & changes.keys())
         or any(getattr(client, name) and not changes[name] for name in PROTECTION_FIELDS & changes.keys())
+        # Also to another profile: it may demand less.
+        or (client.security_profile and changes.get("security_profile", client.security_profile) != client.security_profile)
         # A stolen refresh token then lasts unnoticed.
         or (changes.get("refresh_token_rotation") is False and client.refresh_token_rotation is not False)
         # Passwords of users may pass through it.
@@ -109,6 +111,8 @@ def missing_settings(client: Client) -> Problems:
             for n, uri in enumerate(client.redirect_uris)
             if not is_web_or_loopback(uri)
         }
+    if profile.signed_messages_only and DEVICE_CODE in client.grant_types:
+        problems["grant_types"] = [f"{client.security_profile} allows no requests of devices, which are not signed."]
     return problems | _of_algorithms(client, profile)
 
 

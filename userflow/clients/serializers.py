@@ -108,7 +108,8 @@ class ClientChanges(serializers.Serializer[object]):
         SECURITY_PROFILES,
         required=False,
         allow_null=True,
-        help_text="fapi2 sets and holds what FAPI 2.0 demands of the other fields; null: none.",
+        help_text="fapi2 sets and holds what FAPI 2.0 demands of the other fields, fapi2_message_signing also signed requests and "
+        "responses; null: none.",
     )
     first_party = Boolean(required=False)
     direct_sign_in = Boolean(
