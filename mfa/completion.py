@@ -116,12 +116,12 @@ def subject_and_tenant(
         client = active_client(client_id, entered.tenant_id)
         if client is None or client_id is None:
             raise NotSignedInByTicket
-        signs_in_directly, dpop_bound, seconds, algorithm, type_, *digests = client
+        signs_in_directly, bound_only, seconds, algorithm, type_, *digests = client
         if caller is not None and not is_authenticated(caller.client_secret, type_, *digests):
             reject_sign_in(entered.tenant_id, client_id)
         if not signs_in_directly:
             raise DirectSignInDisabled
-        if dpop_bound:
+        if bound_only:
             raise ClientNotAuthenticated(ClientNotAuthenticated.BOUND_ONLY)
         return (
             actions.subject_of(user, client_id, access_token_seconds=seconds, access_token_alg=algorithm),

@@ -18,7 +18,8 @@ from userflow.accounts.realms import ADMINS, Realm
 from userflow.credentials import attempts
 
 _ACTIVE_CLIENT = """
-SELECT first_party AND direct_sign_in, dpop_bound_access_tokens, access_token_seconds,
+SELECT first_party AND direct_sign_in, dpop_bound_access_tokens OR tls_client_certificate_bound_access_tokens,
+  access_token_seconds,
   access_token_signed_response_alg, type, secret_digest,
   CASE WHEN previous_secret_until > now() THEN previous_secret_digest END
 FROM userflow_client WHERE id = %s AND tenant_id = %s AND active

@@ -148,9 +148,7 @@ def test_device_grant_is_not_allowed(tenant: TestTenant) -> None:
 
 def test_public_client_cannot_have_the_profile(tenant: TestTenant) -> None:
     rejected = create(tenant, security_profile=NAME)
-    assert rejected.json()["details"]["type"] == [
-        f"{NAME} is for confidential clients only. Create one of that type."
-    ]
+    assert rejected.json()["details"]["type"] == [f"{NAME} is for confidential clients only. Create one of that type."]
 
 
 def test_key_of_a_push_must_be_that_of_the_object(app: ProfiledApplication) -> None:

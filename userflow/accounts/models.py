@@ -375,7 +375,7 @@ class Client(models.Model):
     # Always true for a public client.
     require_pkce = models.BooleanField(default=True, db_default=True)
     dpop_bound_access_tokens = models.BooleanField(default=False, db_default=False)
-    # Mutual TLS (RFC 8705). One of the five names the certificate of `tls_client_auth`, whose issuers are the authorities (PEM).
+    # Mutual TLS (RFC 8705). One of the five names is in the certificate of `tls_client_auth`; the authorities (PEM) issue it.
     tls_client_certificate_bound_access_tokens = models.BooleanField(default=False, db_default=False)
     tls_client_auth_subject_dn = models.CharField(max_length=1024, blank=True, default="", db_default="")
     tls_client_auth_san_dns = models.CharField(max_length=255, blank=True, default="", db_default="")

@@ -11,10 +11,17 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The only value that a field of the client may have, and what to do about another one."""
+    """The value that a field of the client has to have, and what to do about another one."""
 
     value: object
     problem: str
+    # Other values that do as well, and another field that does when it is true.
+    others: tuple[object, ...] = ()
+    unless: str = ""
+
+    def is_met(self, value: object, *, alternative: object = None) -> bool:
+        """Return whether a field with this value meets the demand. `alternative` is the value of the field `unless`."""
+        return value == self.value or value in self.others or bool(alternative)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +59,15 @@ _FAPI2: Final = SecurityProfile(
         "token_endpoint_auth_method": Demand(
             "private_key_jwt",
             "FAPI 2.0 allows no secret. Send private_key_jwt with jwks or jwks_uri, or leave it out.",
+            # RFC 8705, which section 5.3.2.1 allows too.
+            others=("tls_client_auth", "self_signed_tls_client_auth"),
         ),
         "require_par": Demand(True, "FAPI 2.0 allows pushed authorization requests only. Send true or leave it out."),
         "require_pkce": Demand(True, "FAPI 2.0 needs PKCE. Send true or leave it out."),
         "dpop_bound_access_tokens": Demand(
-            True, "FAPI 2.0 allows tokens that are bound to a key only. Send true or leave it out."
+            True,
+            "FAPI 2.0 allows tokens that are bound to a key only. Send true or leave it out.",
+            unless="tls_client_certificate_bound_access_tokens",
         ),
         "refresh_token_rotation": Demand(
             False, "FAPI 2.0 allows no rotation of refresh tokens. Send false or leave it out."

@@ -134,7 +134,7 @@ def _sign_in_through(
     password: str,
     user_agent: str,
 ) -> SignIn[EndUser]:
-    if client is not None and client.dpop_bound:
+    if client is not None and client.gets_bound_tokens_only:
         raise ClientNotAuthenticated(ClientNotAuthenticated.BOUND_ONLY)
     if client is None or (tenant_id is not None and tenant_id != client.tenant.tenant_id):
         passwords.matches(password, None)
