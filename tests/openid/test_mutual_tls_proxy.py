@@ -55,7 +55,7 @@ def connect(tmp_path: Path) -> Iterator[Connect]:
 
     def connected(certified: Certified | None) -> requests.Session:
         session = requests.Session()
-        session.verify = False
+        session.verify, session.trust_env = False, False
         if certified is not None:
             file = tmp_path / f"client-{len(sessions)}.pem"
             file.write_text(certified.pem + certified.key_pem)
