@@ -127,9 +127,9 @@ def test_certificate_does_not_replace_dpop(tenant: TestTenant) -> None:
 
 
 def test_refresh_needs_a_certificate_of_the_client(tenant: TestTenant) -> None:
-    own, next_one, stranger = self_signed(), self_signed(), self_signed()
+    own, next_one, unknown = self_signed(), self_signed(), self_signed()
     app, tokens = signed_in(tenant, own, **by_own(own, next_one))
-    for certified in (None, stranger):
+    for certified in (None, unknown):
         assert error_of(refreshed(app, tokens["refresh_token"], certified)) == "invalid_client"
     # Certificates expire sooner than sessions: one that the client has registered continues the session.
     renewed = refreshed(app, tokens["refresh_token"], next_one)
