@@ -29,6 +29,7 @@ _LABELS = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)
 _DOMAIN = re.compile(_LABELS)
 # An Android app states the digest of its certificate in the place of an origin (Credential Manager, "Verify origin").
 ANDROID_APP = "android:apk-key-hash:[A-Za-z0-9_-]{43}"
+_HEADER = re.compile(r"[A-Za-z0-9]+(?:-[A-Za-z0-9]+)*")
 _ORIGIN = re.compile(rf"https?://{_LABELS}(?::[0-9]{{1,5}})?|{ANDROID_APP}")
 
 
@@ -87,6 +88,22 @@ def choices(name: str, allowed: Sequence[str]) -> list[str]:
     if unknown := [word for word in found if word not in allowed]:
         raise ImproperlyConfigured(f"{name} must list some of {', '.join(allowed)}, not {unknown[0]!r}.")
     return found
+
+
+def choice(name: str, allowed: Sequence[str]) -> str:
+    """Return one of the allowed words, the first by default."""
+    value = text(name, allowed[0]) or ""
+    if value not in allowed:
+        raise ImproperlyConfigured(f"{name} must be one of {', '.join(allowed)}, not {value!r}.")
+    return value
+
+
+def header_name(name: str) -> str:
+    """Return the name of an HTTP header, or an empty text."""
+    value = text(name) or ""
+    if value and _HEADER.fullmatch(value) is None:
+        raise ImproperlyConfigured(f"{name} must be the name of a header such as X-Client-Cert, not {value!r}.")
+    return value
 
 
 def networks(name: str, default: list[str]) -> list[IPv4Network | IPv6Network]:

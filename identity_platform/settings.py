@@ -8,12 +8,14 @@ from identity_platform import installation
 from identity_platform.environment import (
     authorities,
     boolean,
+    choice,
     choices,
     database,
     directory_clouds,
     domain,
     ensure_writable,
     existing_file,
+    header_name,
     http_url,
     integer,
     mail,
@@ -73,6 +75,15 @@ _figures = text("PROMETHEUS_MULTIPROC_DIR")
 ensure_writable(Path(_figures or VAR / "metrics"), "PROMETHEUS_MULTIPROC_DIR" if _figures else "IDENTITY_VAR")
 os.environ["PROMETHEUS_MULTIPROC_DIR"] = _figures or str(VAR / "metrics")
 TRUSTED_PROXY_HOPS = integer("TRUSTED_PROXY_HOPS", 0, most=10)
+# Mutual TLS (RFC 8705): the header in which a proxy passes the client's certificate on, its form, and the networks of proxies
+# from which it is taken. Unset, there are no certificates.
+CLIENT_CERTIFICATE_HEADER = header_name("CLIENT_CERTIFICATE_HEADER")
+CLIENT_CERTIFICATE_FORMAT = choice("CLIENT_CERTIFICATE_FORMAT", ("pem", "rfc9440", "xfcc"))
+CLIENT_CERTIFICATE_PROXIES = networks("CLIENT_CERTIFICATE_PROXIES", [])
+if CLIENT_CERTIFICATE_HEADER:
+    required("CLIENT_CERTIFICATE_PROXIES", "it lists the networks of the proxies that set CLIENT_CERTIFICATE_HEADER.")
+# A second address of the platform, where the proxy asks for certificates, so that browsers are not asked at BASE_URL.
+MTLS_BASE_URL = http_url("MTLS_BASE_URL") or ""
 
 # --- databases -------------------------------------------------------------------------------------------------------
 

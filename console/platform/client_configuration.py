@@ -47,6 +47,10 @@ def configuration_of(client: Client, issuer: str, secret: str | None = None) -> 
     return samples
 
 
+def _gets_bound_tokens(client: Client) -> bool:
+    return client.dpop_bound_access_tokens or client.tls_client_certificate_bound_access_tokens
+
+
 def _discovery(issuer: str) -> str:
     return f"{issuer}/.well-known/openid-configuration"
 
@@ -60,7 +64,7 @@ def _sign_in(client: Client, issuer: str) -> Samples:
         return samples
     if client.type != CONFIDENTIAL and redirect.startswith(("https:", "http:", _REDIRECT)):
         return [("oidc-client-ts", _oidc_client_ts(client, issuer, redirect)), *samples]
-    if not has_secret(client) or client.dpop_bound_access_tokens:
+    if not has_secret(client) or _gets_bound_tokens(client):
         return samples
     authlib, auth_js = _authlib(client, issuer, redirect), _auth_js(client, issuer)
     return [("Authlib (Python)", authlib), *samples, ("Auth.js (Next.js)", auth_js)]
@@ -113,7 +117,7 @@ def _oidc_client_ts(client: Client, issuer: str, redirect: str) -> str:
 def _own_tokens(client: Client, issuer: str) -> Samples:
     scope = " ".join(client.scopes)
     samples = [_openid_client(client, issuer, CLIENT_CREDENTIALS, _OWN % {"scope": scope})]
-    if not has_secret(client) or client.dpop_bound_access_tokens:
+    if not has_secret(client) or _gets_bound_tokens(client):
         return samples
     posts = f', token_endpoint_auth_method="{POST}"' if _posts(client) else ""
     authlib = (

@@ -9,6 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from console.frame.records import Text
 from userflow.clients.kinds import DEVICE, MACHINE, NATIVE, SINGLE_PAGE, WEB
+from userflow.sessions.certificate_authentication import AUTHORITIES, SUBJECT_FIELDS
 
 # What each kind is called, and what tells it from the others.
 KIND_LABELS: Final[dict[str, tuple[Text, Text]]] = {
@@ -49,7 +50,17 @@ _GROUPS: Final[tuple[tuple[Text, tuple[str, ...]], ...]] = (
     (_("Access"), ("scopes", "audiences", "grant_types")),
     (
         _("Authentication of the application"),
-        ("token_endpoint_auth_method", "jwks", "jwks_uri", "require_pkce", "require_par", "dpop_bound_access_tokens"),
+        (
+            "token_endpoint_auth_method",
+            "jwks",
+            "jwks_uri",
+            *SUBJECT_FIELDS,
+            AUTHORITIES,
+            "require_pkce",
+            "require_par",
+            "dpop_bound_access_tokens",
+            "tls_client_certificate_bound_access_tokens",
+        ),
     ),
     (
         _("Tokens"),

@@ -44,6 +44,7 @@ from userflow.clients.kinds import KINDS, WEB, ClientKind, kind_of
 from userflow.clients.registration import signs_in_directly
 from userflow.events.models import DEAD, PENDING, WebhookMessage
 from userflow.sessions.assurance import Action
+from userflow.sessions.certificate_authentication import SUBJECT_FIELDS
 from userflow.sessions.client_authentication import NONE
 from userflow.webhooks.logout_tokens import list_deliveries, retry_deliveries
 
@@ -79,6 +80,8 @@ def show(request: HttpRequest, client_id: UUID) -> HttpResponse:
         (_("Requires pushed requests"), client.require_par),
         (_("Requires PKCE"), client.require_pkce),
         (_("Requires DPoP"), client.dpop_bound_access_tokens),
+        (_("Tokens bound to the certificate"), client.tls_client_certificate_bound_access_tokens),
+        (_("Subject of the certificate"), next(filter(None, (getattr(client, name) for name in SUBJECT_FIELDS)), None)),
         (_("Security profile"), client.security_profile or None),
         (_("Logout URL"), client.backchannel_logout_uri),
         (_("Tags"), client.tags),

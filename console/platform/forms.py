@@ -217,6 +217,23 @@ class ClientForm(ApiForm):
         help_text=_("Switch it off only for a confidential client whose library cannot send it."),
     )
     dpop_bound_access_tokens = fields.Tick(label=_("Require DPoP"))
+    tls_client_certificate_bound_access_tokens = fields.Tick(
+        label=_("Bind tokens to the certificate of the application (mutual TLS)")
+    )
+    tls_client_auth_subject_dn = fields.Line(
+        label=_("Subject of the certificate"),
+        required=False,
+        help_text=_("For tls_client_auth, such as CN=client,O=Example,C=DE; or one of the next four."),
+    )
+    tls_client_auth_san_dns = fields.Line(label=_("DNS name in the certificate"), required=False)
+    tls_client_auth_san_uri = fields.Line(label=_("URI in the certificate"), required=False)
+    tls_client_auth_san_ip = fields.Line(label=_("IP address in the certificate"), required=False)
+    tls_client_auth_san_email = fields.Line(label=_("E-mail address in the certificate"), required=False)
+    tls_client_auth_authorities = fields.Paragraph(
+        label=_("Certificate authorities of the application"),
+        required=False,
+        help_text=_("For tls_client_auth: certificates (PEM) of those that issue its certificate."),
+    )
     refresh_token_rotation = fields.Pick(
         label=_("New refresh token at each refresh"),
         required=False,

@@ -2,7 +2,8 @@
 
 import functools
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from ipaddress import IPv4Network, IPv6Network
 
 # For a peer without an address: a proxy that connects over a Unix socket.
 NO_ADDRESS = "0.0.0.0"  # noqa: S104  # nothing binds to it
@@ -33,6 +34,12 @@ def is_callers_own(request_meta: Mapping[str, object], hops: int) -> bool:
     if not request_meta.keys().isdisjoint(_FORWARDING):
         return False
     return _normalised(str(request_meta.get("REMOTE_ADDR", ""))[: _LONGEST_ADDRESS + 1]) is not None
+
+
+def peer_is_in(request_meta: Mapping[str, object], networks: Iterable[IPv4Network | IPv6Network]) -> bool:
+    """Return whether the peer of the connection, which may be a proxy, has an address in one of the networks."""
+    peer = _normalised(str(request_meta.get("REMOTE_ADDR", ""))[: _LONGEST_ADDRESS + 1])
+    return peer is not None and any(ipaddress.ip_address(peer) in network for network in networks)
 
 
 def _forwarded(request_meta: Mapping[str, object], hops: int) -> str | None:

@@ -16,6 +16,7 @@ from userflow.errors import (
     TooManyFromAddress,
 )
 from userflow.sessions.permissions import SignedIn, principal_at
+from userflow.sessions.sender_constraint import token_type_of
 from userflow.signin.proof_fields import FactorProofFields
 from userflow.signin.step_up import PROOF_TOKEN_SECONDS
 
@@ -65,7 +66,7 @@ class StepUpViewSet(ApiViewSet):
         return Response(
             {
                 "access_token": access_token,
-                "token_type": "DPoP" if caller.grant and caller.grant.dpop_jkt else "Bearer",
+                "token_type": token_type_of(caller.grant.binding if caller.grant else ""),
                 "expires_in": seconds,
                 "proof_token": actions.proof_token_for(principal=caller, verified=raised.verified),
                 "proof_expires_in": PROOF_TOKEN_SECONDS,

@@ -13,11 +13,12 @@ from django.conf import settings
 
 from identity_platform.api.errors import MalformedBody
 from identity_platform.api.parsers import Ambiguous, form_pairs, json_object
-from openid.authorization.responses import FORM_POST, QUERY, RESPONSE_MODES, SIGNED_MODES
+from openid.authorization.responses import FORM_POST, QUERY, RESPONSE_MODES, SIGNED, SIGNED_MODES
 from openid.claims import CLAIMS, CLAIMS_OF_SCOPES, claims_of, mapped_claims_of, scope_of_claim
 from openid.errors import RequestRejected
 from tenants.lookup import TenantContext
 from userflow.accounts.models import Client
+from userflow.accounts.security_profiles import SecurityProfile, profile_of
 from userflow.accounts.session_policy import AAL1, AAL2
 from userflow.sessions.id_tokens import Hint, UnverifiedHint, read_hint
 
@@ -169,7 +170,7 @@ def read_parameters(sent: Sent, *, tenant: TenantContext, client: Client, redire
         raise RequestRejected("invalid_request", "nonce is missing. Send it, or use PKCE.")
     return Parameters(
         redirect_uri=redirect_uri,
-        response_mode=requested_response_mode(sent, redirect_uri),
+        response_mode=requested_response_mode(sent, redirect_uri, profile_of(client.security_profile)),
         code_challenge=sent.get("code_challenge") or "",
         state=sent.get("state"),
         nonce=sent.get("nonce") or "",
@@ -187,11 +188,14 @@ def read_parameters(sent: Sent, *, tenant: TenantContext, client: Client, redire
     )
 
 
-def requested_response_mode(sent: Sent, redirect_uri: str) -> str:
-    """Return how the response comes to the application. Raises RequestRejected."""
+def requested_response_mode(sent: Sent, redirect_uri: str, profile: SecurityProfile) -> str:
+    """Return how the response comes to the application, by the profile of the client. Raises RequestRejected."""
     mode = sent.get("response_mode") or QUERY
     if mode not in RESPONSE_MODES:
         raise RequestRejected("invalid_request", f"response_mode must be one of: {', '.join(RESPONSE_MODES)}.")
+    if profile.signed_messages_only and mode not in SIGNED_MODES:
+        problem = f"This client gets signed responses only. Send response_mode={SIGNED} in the request object."
+        raise RequestRejected("invalid_request", problem)
     if SIGNED_MODES.get(mode, mode) == FORM_POST and not redirect_uri.startswith(("https://", "http://")):
         problem = f"response_mode={mode} needs an https redirect URI: browsers send no form to an app."
         raise RequestRejected("invalid_request", problem)

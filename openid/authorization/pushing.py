@@ -13,8 +13,8 @@ from openid.errors import PushedRequestRejected, RequestRejected
 from tenants.errors import TenantSuspended
 from userflow.credentials import attempts
 from userflow.oauth_errors import DpopNonceRequired, DpopProofInvalid
-from userflow.sessions.dpop import check_proof
 from userflow.sessions.request_objects import LONGEST as LONGEST_REQUEST_OBJECT
+from userflow.sessions.sender_constraint import presented_binding
 from userflow.sessions.serializers import ClientProof
 from userflow.sessions.views import BASIC_HEADER, NO_STORE
 
@@ -89,7 +89,8 @@ class PushedRequestViewSet(ClientEndpoint):
         sent = Sent(
             (name, each) for name, value in body.items() for each in ([value] if isinstance(value, str) else value)
         )
-        jkt = check_proof(request, profile=client.profile) or ""
+        # A code is bound to a key, never to a certificate: the client authenticates to use it.
+        jkt = "" if client.certificate_bound else presented_binding(request, client)
         try:
             request_uri = push_request(tenant=client.tenant, client_id=client.id, sent=sent, dpop_jkt=jkt)
         except RequestRejected as problem:

@@ -16,7 +16,7 @@ from django.utils.timezone import now
 from identity_platform.crypto import hash_token, new_token
 from identity_platform.postgresql.values import SqlValue
 from openid.authorization.parameters import Parameters, Sent, is_plain, read_parameters, requested_response_mode
-from openid.authorization.responses import QUERY, SIGNED_MODES, AuthorizationResponse
+from openid.authorization.responses import QUERY, SIGNED, SIGNED_MODES, AuthorizationResponse
 from openid.clients import find_client
 from openid.errors import RequestExpired, RequestRejected
 from openid.models import AuthorizationRequest
@@ -27,6 +27,7 @@ from tenants.lookup import TenantContext
 from tenants.target import TENANT_ALIAS
 from userflow.accounts.grant_types import DEVICE_CODE, may_use
 from userflow.accounts.models import Client
+from userflow.accounts.security_profiles import profile_of
 from userflow.clients.redirects import matches
 from userflow.oauth_errors import DpopProofInvalid
 from userflow.sessions.client_signatures import SignatureInvalid, Unsigned
@@ -130,7 +131,7 @@ def read_request(tenant: TenantContext, sent: Sent, *, client: Client | None = N
     pending = validated(tenant, client, sent)
     if client.require_par:
         problem = "This client has to push its authorization requests (RFC 9126)."
-        raise returned(RequestRejected("invalid_request", problem), pending.parameters.redirect_uri, sent)
+        raise returned(RequestRejected("invalid_request", problem), pending.parameters.redirect_uri, sent, client)
     return pending
 
 
@@ -138,14 +139,16 @@ def parameters_of(tenant: TenantContext, client: Client, sent: Sent) -> Sent:
     """Return the parameters of the signed request object where one was sent, and no others (RFC 9101 section 5).
 
     Raises ClientKeysBusy, and RequestRejected (`invalid_request_object`, or `request_not_supported` for one that is not signed,
-    OpenID Connect Core section 6.1, where the client has no profile): without a redirect URI unless a registered one stands
-    beside the object.
+    OpenID Connect Core section 6.1, where the client has no profile; `invalid_request` without one if its profile demands it):
+    without a redirect URI unless a registered one stands beside the object.
     """
     encoded = sent.get("request")
-    if encoded is None:
-        return sent
     try:
-        return Sent(read_request_object(encoded, client=client, tenant=tenant))
+        if encoded is not None:
+            return Sent(read_request_object(encoded, client=client, tenant=tenant))
+        if not profile_of(client.security_profile).signed_messages_only:
+            return sent
+        rejected = RequestRejected("invalid_request", "This client has to sign its authorization requests (RFC 9101).")
     except SignatureInvalid as problem:
         # FAPI 2.0 Message Signing knows no unsigned object.
         is_unsupported = isinstance(problem, Unsigned) and not client.security_profile
@@ -154,7 +157,7 @@ def parameters_of(tenant: TenantContext, client: Client, sent: Sent) -> Sent:
     redirect_uri = sent.get("redirect_uri")
     if redirect_uri is None or not matches(client.redirect_uris, redirect_uri):
         raise rejected
-    raise returned(rejected, redirect_uri, sent)
+    raise returned(rejected, redirect_uri, sent, client)
 
 
 def validated(tenant: TenantContext, client: Client, sent: Sent) -> Pending:
@@ -165,7 +168,7 @@ def validated(tenant: TenantContext, client: Client, sent: Sent) -> Pending:
     try:
         return Pending(tenant, client, _read(tenant, client, sent, redirect_uri), created_at=now())
     except RequestRejected as problem:
-        raise returned(problem, redirect_uri, sent) from None
+        raise returned(problem, redirect_uri, sent, client) from None
 
 
 def _read(tenant: TenantContext, client: Client, sent: Sent, redirect_uri: str) -> Parameters:
@@ -182,12 +185,16 @@ def _read(tenant: TenantContext, client: Client, sent: Sent, redirect_uri: str) 
     return read_parameters(sent, tenant=tenant, client=client, redirect_uri=redirect_uri)
 
 
-def returned(problem: RequestRejected, redirect_uri: str, sent: Sent) -> RequestRejected:
-    """Return the error for the application: at its redirect URI, with `state`, in the response mode that it asks for."""
+def returned(problem: RequestRejected, redirect_uri: str, sent: Sent, client: Client) -> RequestRejected:
+    """Return the error for the application: at its redirect URI, with `state`, in the response mode that it asks for.
+
+    Without a mode that it may ask for: signed if its security profile demands that, else in the query.
+    """
+    profile = profile_of(client.security_profile)
     try:
-        response_mode = requested_response_mode(sent, redirect_uri)
+        response_mode = requested_response_mode(sent, redirect_uri, profile)
     except RequestRejected:
-        response_mode = QUERY
+        response_mode = SIGNED if profile.signed_messages_only else QUERY
     return RequestRejected(
         problem.error,
         problem.description,

@@ -6,9 +6,9 @@ from typing import Final
 from urllib.parse import quote, urlencode
 
 # In the query of the redirect URI, or by a form that the browser posts there (OAuth 2.0 Form Post Response Mode).
-QUERY, FORM_POST = "query", "form_post"
+QUERY, FORM_POST, SIGNED = "query", "form_post", "jwt"
 # Signed, and brought in one of these two ways (JWT Secured Authorization Response Mode, section 2.3).
-SIGNED_MODES: Final = {"jwt": QUERY, "query.jwt": QUERY, "form_post.jwt": FORM_POST}
+SIGNED_MODES: Final = {SIGNED: QUERY, "query.jwt": QUERY, "form_post.jwt": FORM_POST}
 RESPONSE_MODES: Final = (QUERY, FORM_POST, *SIGNED_MODES)
 
 

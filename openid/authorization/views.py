@@ -85,11 +85,12 @@ class Authorize(JourneyPage):
             return self._rejected(problem)
         except (ApiError, DatabaseFailure) as raised:
             error = as_api_error(raised)
-            redirect_uri = self._redirect_uri() if isinstance(error, TenantSuspended | Unavailable) else None
-            if redirect_uri is None:
+            client = self.client or find_client(self.tenant, self.sent.get("client_id"))
+            redirect_uri = self._redirect_uri(client) if isinstance(error, TenantSuspended | Unavailable) else None
+            if client is None or redirect_uri is None:
                 raise
             name = ACCESS_DENIED if isinstance(error, TenantSuspended) else TEMPORARILY_UNAVAILABLE
-            return self._rejected(returned(RequestRejected(name, error.text), redirect_uri, self.sent))
+            return self._rejected(returned(RequestRejected(name, error.text), redirect_uri, self.sent, client))
 
     def _next(self) -> HttpResponse:
         self.tenant = self.tenant.check(Purpose.SIGN_IN)
@@ -117,10 +118,9 @@ class Authorize(JourneyPage):
         fields = {"client_id": str(pending.client.pk), "request_uri": pushed or keep_pushed(pending)}
         return f"{self.root}/authorize?{urlencode(fields)}"
 
-    def _redirect_uri(self) -> str | None:
+    def _redirect_uri(self, client: Client | None) -> str | None:
         """Return the redirect URI of the request if it is known to be right without the tenant's database."""
         stated = self.sent.get("redirect_uri")
-        client = self.client or find_client(self.tenant, self.sent.get("client_id"))
         return stated if stated and client is not None and matches(client.redirect_uris, stated) else None
 
     def _rejected(self, problem: RequestRejected) -> HttpResponse:

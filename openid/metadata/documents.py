@@ -10,16 +10,24 @@ from openid.claims import claims_of
 from tenants.issuers import issuer_of
 from tenants.lookup import TenantContext
 from userflow.accounts.grant_types import GRANT_TYPES
-from userflow.accounts.models import CONFIDENTIAL
 from userflow.accounts.permissions_catalogue import CLIENT_SCOPES
 from userflow.accounts.session_policy import AAL1, AAL2
 from userflow.branding.texts import LANGUAGES
-from userflow.sessions.client_authentication import METHODS_OF_TYPE, NONE
+from userflow.sessions.client_authentication import NONE, supported_methods
+from userflow.sessions.client_certificates import takes_certificates
 from userflow.sessions.client_keys import SIGNING_ALGORITHMS as ASSERTION_ALGORITHMS
 from userflow.sessions.dpop import ALGORITHMS as DPOP_ALGORITHMS
 from userflow.sessions.signing import ALGORITHMS
 
-_CONFIDENTIAL: Final = METHODS_OF_TYPE[CONFIDENTIAL]
+# Endpoints that clients and not browsers call.
+_ALIASES: Final = {
+    "token_endpoint": "token",
+    "pushed_authorization_request_endpoint": "par",
+    "device_authorization_endpoint": "device_authorization",
+    "userinfo_endpoint": "userinfo",
+    "revocation_endpoint": "revoke",
+    "introspection_endpoint": "introspect",
+}
 # Claims that every ID token has.
 _ALWAYS: Final = ("sub", "auth_time", "nonce", "acr", "amr", "azp", "at_hash", "sid")
 
@@ -29,7 +37,7 @@ def provider_metadata(tenant: TenantContext) -> dict[str, object]:
 
     Addresses come from BASE_URL, never from the Host header: a forged one must not send clients' secrets elsewhere.
     """
-    root = tenant.root
+    root, confidential = tenant.root, list(supported_methods())
     return {
         "issuer": issuer_of(tenant),
         "authorization_endpoint": f"{root}/authorize",
@@ -55,12 +63,12 @@ def provider_metadata(tenant: TenantContext) -> dict[str, object]:
         "prompt_values_supported": list(PROMPTS),
         "ui_locales_supported": list(LANGUAGES),
         "code_challenge_methods_supported": ["S256"],
-        "token_endpoint_auth_methods_supported": [*_CONFIDENTIAL, NONE],
+        "token_endpoint_auth_methods_supported": [*confidential, NONE],
         "token_endpoint_auth_signing_alg_values_supported": list(ASSERTION_ALGORITHMS),
         "dpop_signing_alg_values_supported": list(DPOP_ALGORITHMS),
-        "revocation_endpoint_auth_methods_supported": [*_CONFIDENTIAL, NONE],
+        "revocation_endpoint_auth_methods_supported": [*confidential, NONE],
         "revocation_endpoint_auth_signing_alg_values_supported": list(ASSERTION_ALGORITHMS),
-        "introspection_endpoint_auth_methods_supported": list(_CONFIDENTIAL),
+        "introspection_endpoint_auth_methods_supported": confidential,
         "introspection_endpoint_auth_signing_alg_values_supported": list(ASSERTION_ALGORITHMS),
         "authorization_response_iss_parameter_supported": True,
         "claims_parameter_supported": True,
@@ -69,4 +77,17 @@ def provider_metadata(tenant: TenantContext) -> dict[str, object]:
         "request_object_signing_alg_values_supported": list(ASSERTION_ALGORITHMS),
         "request_uri_parameter_supported": False,
         "require_pushed_authorization_requests": False,
+        **_mutual_tls(tenant),
     }
+
+
+def _mutual_tls(tenant: TenantContext) -> dict[str, object]:
+    """Return what clients with certificates need to know (RFC 8705 sections 3.3 and 5), nothing if no proxy passes them on."""
+    if not takes_certificates():
+        return {}
+    bound: dict[str, object] = {"tls_client_certificate_bound_access_tokens": True}
+    # The second address is one of the platform, where tenants with a sign-in domain are not.
+    if not settings.MTLS_BASE_URL or tenant.sign_in_domain:
+        return bound
+    root = f"{settings.MTLS_BASE_URL}{tenant.root_path}"
+    return {**bound, "mtls_endpoint_aliases": {name: f"{root}/{path}" for name, path in _ALIASES.items()}}

@@ -53,7 +53,7 @@ def _list() -> serializers.ListField:
 
 
 class ProviderMetadataOut(serializers.Serializer[object]):
-    """OpenID Connect Discovery section 3, RFC 8414 section 2, RFC 9101, RFC 9126 section 5, RFC 9207 section 3, JARM."""
+    """OpenID Connect Discovery section 3, RFC 8414 section 2, RFC 8705, RFC 9101, RFC 9126, RFC 9207 section 3, JARM."""
 
     issuer = serializers.CharField()
     authorization_endpoint = serializers.CharField()
@@ -93,6 +93,12 @@ class ProviderMetadataOut(serializers.Serializer[object]):
     request_object_signing_alg_values_supported = _list()
     request_uri_parameter_supported = serializers.BooleanField()
     require_pushed_authorization_requests = serializers.BooleanField()
+    tls_client_certificate_bound_access_tokens = serializers.BooleanField(
+        required=False, help_text="Whether access tokens can be bound to certificates (RFC 8705)."
+    )
+    mtls_endpoint_aliases = serializers.DictField(
+        child=serializers.CharField(), required=False, help_text="Endpoints for clients with certificates, by name."
+    )
 
 
 class IssuerViewSet(ApiViewSet):

@@ -29,16 +29,16 @@ def exchange_code(
     client: KnownClient,
     parameters: Mapping[str, str],
     resources: Sequence[str],
-    dpop_jkt: str = "",
+    binding: str = "",
 ) -> dict[str, object]:
     """Return the response with the tokens of an authorization code.
 
-    The code is used up by the first try of its client, right or wrong. A later one ends what was issued for it. With the
-    thumbprint `dpop_jkt` of a proof the tokens are bound to its key (RFC 9449 section 5). Raises
+    The code is used up by the first try of its client, right or wrong. A later one ends what was issued for it. The tokens
+    are bound to `binding` (`sender_constraint.presented_binding`). Raises
     InvalidGrant, InvalidRequest, InvalidTarget, UnauthorizedClient, TenantSuspended, TenantBusy.
     """
     with in_tenant(tenant.tenant_id, Purpose.SIGN_IN):
-        exchange = _Exchange(tenant, client, resources, dpop_jkt)
+        exchange = _Exchange(tenant, client, resources, binding)
         # A key set that is read within the transaction is not cached.
         complete_key_set(tenant.tenant_id)
         with tenant_atomic():
@@ -58,7 +58,7 @@ class _Exchange:
     tenant: TenantContext
     client: KnownClient
     resources: Sequence[str]
-    dpop_jkt: str
+    binding: str
     session_id: UUID = field(default_factory=uuid4)
     used: AuthorizationCode | None = None
 
@@ -92,7 +92,7 @@ class _Exchange:
 
     def issue_tokens(self, code: AuthorizationCode) -> dict[str, object]:
         """Open the session of the application and return its tokens. Raises InvalidGrant, InvalidTarget."""
-        if code.dpop_jkt not in ("", self.dpop_jkt):
+        if code.dpop_jkt not in ("", self.binding):
             raise InvalidGrant("The code is bound to a key. Send a DPoP proof by that key.")
         granted = Granted(
             session=code.session,
@@ -106,7 +106,7 @@ class _Exchange:
             granted,
             client=self.client,
             resources=self.resources,
-            dpop_jkt=self.dpop_jkt,
+            binding=self.binding,
             session_id=self.session_id,
         )
         return token_response(granted, opened, tenant=self.tenant, client=self.client)

@@ -29,7 +29,7 @@ ROOM_SECONDS: Final = 1
 
 
 def exchange_device_code(
-    *, tenant: TenantContext, client: KnownClient, device_code: str, resources: Sequence[str], dpop_jkt: str = ""
+    *, tenant: TenantContext, client: KnownClient, device_code: str, resources: Sequence[str], binding: str = ""
 ) -> dict[str, object]:
     """Return the response with the tokens of a device that its user has approved. Only one poll gets them.
 
@@ -43,7 +43,7 @@ def exchange_device_code(
             if approved.update(status=DeviceCode.Status.USED):
                 granted = _granted(own.select_related("session__user").get(), tenant)
                 try:
-                    opened = open_application(granted, client=client, resources=resources, dpop_jkt=dpop_jkt)
+                    opened = open_application(granted, client=client, resources=resources, binding=binding)
                 except InvalidGrant as problem:
                     raise AccessDenied from problem
                 return token_response(granted, opened, tenant=tenant, client=client)

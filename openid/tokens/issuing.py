@@ -17,6 +17,7 @@ from userflow.oauth_errors import InvalidGrant, InvalidTarget
 from userflow.sessions import id_tokens, issue
 from userflow.sessions.browser import ApplicationSession, Device, open_child_session
 from userflow.sessions.client_authentication import KnownClient
+from userflow.sessions.sender_constraint import token_type_of
 from userflow.sessions.verify import audiences_still_allowed, scopes_still_allowed
 
 
@@ -36,7 +37,7 @@ class Granted:
 
 
 def open_application(
-    granted: Granted, *, client: KnownClient, resources: Sequence[str], dpop_jkt: str, session_id: UUID | None = None
+    granted: Granted, *, client: KnownClient, resources: Sequence[str], binding: str, session_id: UUID | None = None
 ) -> ApplicationSession:
     """Open the session of the application, for the requested part of its audiences.
 
@@ -57,7 +58,7 @@ def open_application(
         audiences=granted.audiences,
         id_token_claims=granted.id_token_claims,
         userinfo_claims=granted.userinfo_claims,
-        dpop_jkt=dpop_jkt,
+        binding=binding,
         offline=may_use(client, REFRESH_TOKEN) and (client.first_party or OFFLINE_ACCESS in granted.scopes),
         device=granted.device,
         backchannel_logout=bool(client.backchannel_logout_uri),
@@ -83,7 +84,7 @@ def token_response(
     )
     response: dict[str, object] = {
         "access_token": access,
-        "token_type": "DPoP" if opened.session.dpop_jkt else "Bearer",
+        "token_type": token_type_of(opened.session.dpop_jkt),
         "expires_in": seconds,
     }
     if opened.session.scopes:

@@ -18,7 +18,7 @@ from userflow.sessions.signing import signer
 from userflow.sessions.token_classes import InvalidToken
 
 
-def refresh(*, tenant: TenantContext, client: KnownClient, sent: Mapping[str, Any], dpop_jkt: str) -> dict[str, object]:
+def refresh(*, tenant: TenantContext, client: KnownClient, sent: Mapping[str, Any], binding: str) -> dict[str, object]:
     """Return the response with the successor of a refresh token that this tenant has issued to the client.
 
     With the scope `openid` an ID token comes with it, with the claims that the first one had, as far as `scope` covers them.
@@ -41,7 +41,7 @@ def refresh(*, tenant: TenantContext, client: KnownClient, sent: Mapping[str, An
         client=client,
         scopes=tuple(sent["scope"].split()) if "scope" in sent else None,
         audiences=tuple(sent.get("resource", ())) or None,
-        dpop_jkt=dpop_jkt,
+        binding=binding,
     )
     response: dict[str, object] = dict(pair.fields())
     scopes = (pair.scope or "").split(" ")

@@ -33,7 +33,7 @@ from userflow.oauth_errors import (
     UnauthorizedClient,
 )
 from userflow.sessions.client_authentication import KnownClient
-from userflow.sessions.dpop import check_proof
+from userflow.sessions.sender_constraint import presented_binding
 from userflow.sessions.serializers import ClientProof
 from userflow.sessions.token_actions import issue_client_token
 from userflow.sessions.views import BASIC_HEADER, NO_STORE
@@ -58,7 +58,9 @@ class OpenIDTokenOut(serializers.Serializer[object]):
     """RFC 6749 section 5.1, OpenID Connect Core section 3.1.3.3."""
 
     access_token = serializers.CharField()
-    token_type = serializers.CharField(help_text="Bearer, or DPoP for tokens that are bound to a key (RFC 9449).")
+    token_type = serializers.CharField(
+        help_text="Bearer, or DPoP for tokens that are bound to a key by DPoP (RFC 9449)."
+    )
     expires_in = serializers.IntegerField()
     refresh_token = serializers.CharField(
         required=False, help_text="For new tokens; with the grant refresh_token, the one to use from then on."
@@ -96,7 +98,8 @@ class OpenIDTokenViewSet(ClientEndpoint):
 
         RFC 6749 sections 4.1.3, 4.4 and 6. A code needs its `redirect_uri` and the `code_verifier` of its challenge
         (PKCE); its second use ends the session that the first one opened. A device polls until the user has decided
-        (RFC 8628 section 3.4). With a DPoP proof the tokens are bound to its key.
+        (RFC 8628 section 3.4). With a DPoP proof the tokens are bound to its key; those of a client with
+        `tls_client_certificate_bound_access_tokens` to the certificate of the connection (RFC 8705).
         """
         client, sent = authenticate_at(self, OpenIDTokenIn)
         grant_type = sent["grant_type"]
@@ -104,12 +107,12 @@ class OpenIDTokenViewSet(ClientEndpoint):
             raise UnsupportedGrantType
         if not grant_types.may_use(client, grant_type):
             raise UnauthorizedClient("The client is not registered for this grant type.")
-        jkt = check_proof(request, profile=client.profile) or ""
+        binding = presented_binding(request, client)
         # Before a code is used up.
-        client.check_dpop(jkt)
-        return Response(self._tokens(client, sent, jkt), headers=NO_STORE)
+        client.check_binding(binding)
+        return Response(self._tokens(client, sent, binding), headers=NO_STORE)
 
-    def _tokens(self, client: KnownClient, sent: Mapping[str, Any], jkt: str) -> dict[str, object]:
+    def _tokens(self, client: KnownClient, sent: Mapping[str, Any], binding: str) -> dict[str, object]:
         tenant = client.tenant
         resources = sent.get("resource", [])
         match sent["grant_type"]:
@@ -120,7 +123,7 @@ class OpenIDTokenViewSet(ClientEndpoint):
                     client=client,
                     parameters={name: sent[name] for name in names if name in sent},
                     resources=resources,
-                    dpop_jkt=jkt,
+                    binding=binding,
                 )
             case grant_types.DEVICE_CODE:
                 if "device_code" not in sent:
@@ -130,16 +133,16 @@ class OpenIDTokenViewSet(ClientEndpoint):
                     client=client,
                     device_code=sent["device_code"],
                     resources=resources,
-                    dpop_jkt=jkt,
+                    binding=binding,
                 )
             case grant_types.REFRESH_TOKEN:
-                return refresh(tenant=tenant, client=client, sent=sent, dpop_jkt=jkt)
+                return refresh(tenant=tenant, client=client, sent=sent, binding=binding)
             case grant_types.CLIENT_CREDENTIALS:
                 return issue_client_token(
                     client=client,
                     scope=sent.get("scope"),
                     audiences=self._audiences(client, resources),
-                    dpop_jkt=jkt,
+                    binding=binding,
                 )
         raise UnsupportedGrantType
 

@@ -227,13 +227,13 @@ def test_every_openid_scope_is_kept_at_refresh() -> None:
 
 
 def test_refresh_of_bound_session_needs_its_key(tenant: TestTenant) -> None:
-    opened = open_application(tenant, browser(tenant), dpop_jkt="k" * 43)
+    opened = open_application(tenant, browser(tenant), binding="k" * 43)
     allow(tenant, audiences=[PLATFORM])
     token = opened.refresh_token or ""
     assert refresh(token).json()["error"] == "invalid_grant"
     with pytest.raises(InvalidGrant):
-        refresh_session(refresh_token=token, dpop_jkt="x" * 43)
-    pair = refresh_session(refresh_token=token, dpop_jkt="k" * 43)
+        refresh_session(refresh_token=token, binding="x" * 43)
+    pair = refresh_session(refresh_token=token, binding="k" * 43)
     assert (pair.token_type, claims_in(pair.access_token)["cnf"]) == ("DPoP", {"jkt": "k" * 43})
 
 

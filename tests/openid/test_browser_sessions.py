@@ -192,7 +192,7 @@ def browser_principal_of(tenant: TestTenant, session: EndUserSession) -> Any:
 
 def test_child_session_has_the_verification_of_its_parent(tenant: TestTenant) -> None:
     parent = browser(tenant)
-    opened = open_application(tenant, parent, dpop_jkt="k" * 43, userinfo_claims=("email",))
+    opened = open_application(tenant, parent, binding="k" * 43, userinfo_claims=("email",))
     with in_tenant(tenant.id):
         stored = EndUserSession.objects.get(pk=opened.session.pk)
     assert (stored.parent_id, stored.client_id, stored.user_id) == (parent.pk, tenant.client_id, parent.user_id)

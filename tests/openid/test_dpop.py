@@ -25,7 +25,7 @@ VALIDATE = "/authmgr/validate"
 
 def bound_token(tenant: TestTenant, key: DpopKey) -> str:
     allow(tenant, audiences=["identity-api"])
-    return access_token(tenant, open_application(tenant, browser(tenant), dpop_jkt=key.jkt))
+    return access_token(tenant, open_application(tenant, browser(tenant), binding=key.jkt))
 
 
 def read(headers: dict[str, str]) -> Any:

@@ -148,7 +148,7 @@ def test_third_party_token_steps_up_nothing(tenant: TestTenant, person: User) ->
 
 def test_step_up_names_the_type_of_a_bound_token(tenant: TestTenant, person: User) -> None:
     key, path = DpopKey(), "/authmgr/step-up"
-    token = token_of(tenant, person, dpop_jkt=key.jkt, first_party=True)
+    token = token_of(tenant, person, binding=key.jkt, first_party=True)
     response = Api().post(path, {"password": person.password}, headers=key.headers("POST", path, token))
     assert response.status_code == 200, response.content
     assert response.json()["token_type"] == "DPoP"

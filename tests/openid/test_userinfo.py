@@ -95,7 +95,7 @@ def test_userinfo_of_ended_session_is_rejected(tenant: TestTenant) -> None:
 
 def test_userinfo_takes_bound_token_with_proof(tenant: TestTenant) -> None:
     key, person = DpopKey(), tenant.register()
-    token = token_for(tenant, person, "openid", dpop_jkt=key.jkt)
+    token = token_for(tenant, person, "openid", binding=key.jkt)
     path = f"/t/{tenant.slug}/userinfo"
     assert userinfo(tenant, None, headers=key.headers("GET", path, token)).status_code == 200
     assert userinfo(tenant, token).status_code == 401

@@ -57,12 +57,12 @@ def may_use(client: Registered, grant_type: str) -> bool:
     return grant_type in grant_types_in_force(client.grant_types, type_=client.type, scopes=client.scopes)
 
 
-def rotates_refresh_tokens(stored: bool | None, *, type_: str, dpop_bound: bool, by_key: bool) -> bool:
+def rotates_refresh_tokens(stored: bool | None, *, type_: str, bound: bool, by_key: bool) -> bool:
     """Return whether a refresh replaces the refresh token of a client (RFC 9700 section 4.14.2).
 
-    Always for a public client without DPoP, whose stolen token nothing else would betray. Otherwise as `stored`, or by default
-    unless the client proves a key: by DPoP, or `by_key` with an assertion.
+    Always for a public client whose tokens are not `bound` to a key or certificate: nothing else would betray a stolen one.
+    Otherwise as `stored`, or by default unless the client proves a key: so, or `by_key` when it authenticates.
     """
-    if type_ != CONFIDENTIAL and not dpop_bound:
+    if type_ != CONFIDENTIAL and not bound:
         return True
-    return stored if stored is not None else not (dpop_bound or by_key)
+    return stored if stored is not None else not (bound or by_key)

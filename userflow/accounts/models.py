@@ -375,10 +375,18 @@ class Client(models.Model):
     # Always true for a public client.
     require_pkce = models.BooleanField(default=True, db_default=True)
     dpop_bound_access_tokens = models.BooleanField(default=False, db_default=False)
+    # Mutual TLS (RFC 8705). One of the five names is in the certificate of `tls_client_auth`; the authorities (PEM) issue it.
+    tls_client_certificate_bound_access_tokens = models.BooleanField(default=False, db_default=False)
+    tls_client_auth_subject_dn = models.CharField(max_length=1024, blank=True, default="", db_default="")
+    tls_client_auth_san_dns = models.CharField(max_length=255, blank=True, default="", db_default="")
+    tls_client_auth_san_uri = models.CharField(max_length=1024, blank=True, default="", db_default="")
+    tls_client_auth_san_ip = models.CharField(max_length=45, blank=True, default="", db_default="")
+    tls_client_auth_san_email = models.CharField(max_length=320, blank=True, default="", db_default="")
+    tls_client_auth_authorities = models.TextField(blank=True, default="", db_default="")
     # Null: the default of its kind (`grant_types.rotates_refresh_tokens`).
     refresh_token_rotation = models.BooleanField(null=True, blank=True)
     # A name of `security_profiles.PROFILES`; empty for none.
-    security_profile = models.CharField(max_length=16, blank=True, default="", db_default="")
+    security_profile = models.CharField(max_length=32, blank=True, default="", db_default="")
     # Users are not asked for consent.
     first_party = models.BooleanField(default=False, db_default=False)
     # A first-party client may sign users in by JSON (`signs_in_directly`); the others by OpenID Connect only.

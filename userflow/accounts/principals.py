@@ -43,7 +43,7 @@ class Claims(TypedDict, total=False):
     scope: str
     # Of a client's own token.
     gen: int
-    # The key that the token is bound to (RFC 9449 section 6.1).
+    # The key or certificate that the token is bound to (RFC 9449 section 6.1, RFC 8705 section 3.1).
     cnf: dict[str, str]
 
 
@@ -63,8 +63,8 @@ class Grant:
 
     scopes: tuple[str, ...]
     audiences: tuple[str, ...]
-    # Thumbprint of the key that the tokens are bound to; empty for bearer tokens.
-    dpop_jkt: str = ""
+    # What the tokens are bound to (`userflow.sessions.sender_constraint`); empty for bearer tokens.
+    binding: str = ""
     first_party: bool = False
 
     def allowed(self, permissions: frozenset[str]) -> frozenset[str]:

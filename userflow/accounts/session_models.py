@@ -112,8 +112,9 @@ class EndUserSession(Session, TenantModel):
     # Claims that the application has asked for by name (OpenID Connect Core section 5.5).
     id_token_claims: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list, db_default=[])
     userinfo_claims: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list, db_default=[])
-    # Thumbprint of the key that the tokens are bound to (RFC 9449 section 6.1).
-    dpop_jkt = models.CharField(max_length=43, blank=True, default="", db_default="")
+    # Thumbprint of the key that the tokens are bound to (RFC 9449 section 6.1), or of the certificate, with a prefix
+    # (`userflow.sessions.sender_constraint`): a release that knows no certificates then accepts no proof for it.
+    dpop_jkt = models.CharField(max_length=64, blank=True, default="", db_default="")
     # The application gets a logout token when the session ends.
     backchannel_logout = models.BooleanField(default=False, db_default=False)
 

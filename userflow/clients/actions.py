@@ -42,7 +42,7 @@ from userflow.clients.registration import (
 from userflow.clients.session_changes import apply_changes, note_change
 from userflow.errors import DefaultClientStays, NoClientSecret, UnknownClient
 from userflow.sessions.assurance import Action, require_assurance
-from userflow.sessions.client_authentication import PRIVATE_KEY_JWT
+from userflow.sessions.client_authentication import KEY_METHODS
 
 DEFAULT_CLIENT = "Default client"
 # A prefix lets scanners for leaked secrets recognize it.
@@ -262,7 +262,7 @@ def rotate_client_secret(
 
 def has_secret(client: Client) -> bool:
     """Return whether the client authenticates with a secret."""
-    return client.type == CONFIDENTIAL and client.token_endpoint_auth_method != PRIVATE_KEY_JWT
+    return client.type == CONFIDENTIAL and client.token_endpoint_auth_method not in KEY_METHODS
 
 
 def _drop_secrets(client: Client) -> tuple[str, ...]:

@@ -13,16 +13,20 @@ from tenants import lookup
 from userflow.accounts.grant_types import CLIENT_CREDENTIALS, DEVICE_CODE, GRANT_TYPES
 from userflow.accounts.models import CONFIDENTIAL, Client
 from userflow.accounts.security_profiles import SecurityProfile, profile_of
+from userflow.clients.mutual_tls import problems_of_mutual_tls
 from userflow.clients.redirects import LOOPBACK, is_web_or_loopback, problem_of_redirect_uri
+from userflow.sessions.certificate_authentication import AUTHORITIES, SUBJECT_FIELDS
 from userflow.sessions.client_authentication import METHODS_OF_TYPE, PRIVATE_KEY_JWT
 from userflow.sessions.client_keys import KeySetInvalid, problem_of_server_address, read_key_set
 
 # Of a field that decides what authenticates the client: changing one is like writing a secret.
-CREDENTIAL_FIELDS: Final = frozenset({"token_endpoint_auth_method", "jwks", "jwks_uri"})
+CREDENTIAL_FIELDS: Final = frozenset({"token_endpoint_auth_method", "jwks", "jwks_uri", *SUBJECT_FIELDS, AUTHORITIES})
 # An entry more is like writing a secret too: it sends codes to another address, or tokens to another API or web page.
 REACH_FIELDS: Final = frozenset({"redirect_uris", "audiences", "allowed_origins"})
 # Turning one of these off lets a stolen token or a manipulated request through.
-PROTECTION_FIELDS: Final = frozenset({"require_par", "require_pkce", "dpop_bound_access_tokens", "security_profile"})
+PROTECTION_FIELDS: Final = frozenset(
+    {"require_par", "require_pkce", "dpop_bound_access_tokens", "tls_client_certificate_bound_access_tokens"}
+)
 # RS256 is what most client libraries expect unless they are told otherwise (OpenID Connect Registration section 2).
 ID_TOKEN_ALGORITHMS: Final = ("RS256", "ES256")
 # An RS256 signature costs the server ten times as much as one by ES256: for APIs that verify RSA only.
@@ -42,6 +46,11 @@ def is_like_a_secret(client: Client, changes: Mapping[str, Any]) -> bool:
         becomes_first_party(client, changes)
         or any(changes[name] != getattr(client, name) for name in CREDENTIAL_FIELDS & changes.keys())
         or any(getattr(client, name) and not changes[name] for name in PROTECTION_FIELDS & changes.keys())
+        # Also to another profile: it may demand less.
+        or (
+            client.security_profile
+            and changes.get("security_profile", client.security_profile) != client.security_profile
+        )
         # A stolen refresh token then lasts unnoticed.
         or (changes.get("refresh_token_rotation") is False and client.refresh_token_rotation is not False)
         # Passwords of users may pass through it.
@@ -86,10 +95,15 @@ def with_profile(client: Client, changes: Mapping[str, Any]) -> dict[str, Any]:
     profile_name = changes.get("security_profile", client.security_profile)
     if client.type != CONFIDENTIAL:
         return dict(changes)
+
+    def value_of(name: str) -> object:
+        return changes.get(name, getattr(client, name)) if name else None
+
     profile_values = {
         name: demand.value
         for name, demand in profile_of(profile_name).settings.items()
-        if (changes[name] in (None, "") if name in changes else profile_name != client.security_profile)
+        if not demand.is_met(value_of(name), alternative=value_of(demand.unless))
+        and (changes[name] in (None, "") if name in changes else profile_name != client.security_profile)
     }
     return {**changes, **profile_values}
 
@@ -100,7 +114,9 @@ def missing_settings(client: Client) -> Problems:
     if client.security_profile and client.type != CONFIDENTIAL:
         return {"type": [f"{client.security_profile} is for confidential clients only. Create one of that type."]}
     problems: Problems = {
-        name: [demand.problem] for name, demand in profile.settings.items() if getattr(client, name) != demand.value
+        name: [demand.problem]
+        for name, demand in profile.settings.items()
+        if not demand.is_met(getattr(client, name), alternative=demand.unless and getattr(client, demand.unless))
     }
     if profile.web_redirects_only:
         problem = f"{client.security_profile} allows https only, and http on localhost for native applications."
@@ -109,6 +125,8 @@ def missing_settings(client: Client) -> Problems:
             for n, uri in enumerate(client.redirect_uris)
             if not is_web_or_loopback(uri)
         }
+    if profile.signed_messages_only and DEVICE_CODE in client.grant_types:
+        problems["grant_types"] = [f"{client.security_profile} allows no requests of devices, which are not signed."]
     return problems | _of_algorithms(client, profile)
 
 
@@ -143,12 +161,14 @@ def check_metadata(client: Client, before: Client | None = None) -> None:
         **_of_entries("allowed_origins", client.allowed_origins, problem_of_origin),
         **_of_grant_types(client),
         **_of_credentials(client),
+        **problems_of_mutual_tls(client, held),
         **_of_pages(client),
         **missing_settings(client),
     }
     if client.type != CONFIDENTIAL and not client.require_pkce:
         problems["require_pkce"] = ["A public client always needs PKCE. Leave it true."]
-    if client.type != CONFIDENTIAL and not client.dpop_bound_access_tokens and client.refresh_token_rotation is False:
+    bound = client.dpop_bound_access_tokens or client.tls_client_certificate_bound_access_tokens
+    if client.type != CONFIDENTIAL and not bound and client.refresh_token_rotation is False:
         problems["refresh_token_rotation"] = [
             "A public client without DPoP always gets new refresh tokens. Leave it out."
         ]

@@ -5,11 +5,14 @@ from rest_framework import serializers
 from identity_platform.api.fields import Boolean, Choice, Integer, Items, QueryBoolean, Text, fields_of
 from identity_platform.api.json_field import JsonObject
 from identity_platform.api.pagination import PageQuery, PaginationOut
+from identity_platform.authorities import LONGEST_PEM
+from tenants.setting_fields import Certificates
 from userflow.accounts.grant_types import GRANT_TYPES, grant_types_in_force, listed, rotates_refresh_tokens
 from userflow.accounts.models import CONFIDENTIAL, PUBLIC, Client
 from userflow.accounts.security_profiles import SECURITY_PROFILES
 from userflow.clients.registration import ACCESS_TOKEN_ALGORITHMS, ID_TOKEN_ALGORITHMS, LONGEST_MAX_AGE
-from userflow.sessions.client_authentication import METHODS, NONE, PRIVATE_KEY_JWT
+from userflow.sessions.certificate_authentication import AUTHORITIES, SUBJECT_FIELDS
+from userflow.sessions.client_authentication import KEY_METHODS, METHODS, NONE
 from userflow.sessions.client_keys import LONGEST_SET
 
 MOST_ENTRIES = 100
@@ -25,6 +28,8 @@ _NULL_IF_EMPTY = (
     "client_uri",
     "policy_uri",
     "tos_uri",
+    *SUBJECT_FIELDS,
+    AUTHORITIES,
 )
 
 
@@ -41,8 +46,8 @@ def record(client: Client) -> dict[str, object]:
         refresh_token_rotation=rotates_refresh_tokens(
             client.refresh_token_rotation,
             type_=client.type,
-            dpop_bound=client.dpop_bound_access_tokens,
-            by_key=method == PRIVATE_KEY_JWT,
+            bound=client.dpop_bound_access_tokens or client.tls_client_certificate_bound_access_tokens,
+            by_key=method in KEY_METHODS,
         ),
         **{**null_if_empty, "token_endpoint_auth_method": method},
     )
@@ -50,6 +55,10 @@ def record(client: Client) -> dict[str, object]:
 
 def _entries(longest: int, help_text: str = "") -> Items:
     return Items(Text(max_length=longest), most=MOST_ENTRIES, required=False, help_text=help_text)
+
+
+def _subject(longest: int, help_text: str) -> Text:
+    return Text(max_length=longest, required=False, allow_null=True, help_text=help_text)
 
 
 def _page(help_text: str) -> Text:
@@ -98,6 +107,18 @@ class ClientChanges(serializers.Serializer[object]):
         required=False, help_text="false: confidential clients only; they then send `nonce` with `openid`."
     )
     dpop_bound_access_tokens = Boolean(required=False)
+    tls_client_certificate_bound_access_tokens = Boolean(required=False)
+    tls_client_auth_subject_dn = _subject(1024, "Subject of the certificate for tls_client_auth (RFC 4514).")
+    tls_client_auth_san_dns = _subject(255, "Or a DNS name among its alternative names.")
+    tls_client_auth_san_uri = _subject(1024, "Or a URI among them.")
+    tls_client_auth_san_ip = _subject(45, "Or an IP address among them.")
+    tls_client_auth_san_email = _subject(320, "Or an e-mail address among them.")
+    tls_client_auth_authorities = Certificates(
+        max_length=LONGEST_PEM,
+        required=False,
+        allow_null=True,
+        help_text="Certificates (PEM) of the authorities that issue the certificate for tls_client_auth.",
+    )
     refresh_token_rotation = Boolean(
         required=False,
         allow_null=True,
@@ -108,7 +129,8 @@ class ClientChanges(serializers.Serializer[object]):
         SECURITY_PROFILES,
         required=False,
         allow_null=True,
-        help_text="fapi2 sets and holds what FAPI 2.0 demands of the other fields; null: none.",
+        help_text="fapi2 sets and holds what FAPI 2.0 demands of the other fields, fapi2_message_signing also signed requests "
+        "and responses; null: none.",
     )
     first_party = Boolean(required=False)
     direct_sign_in = Boolean(
@@ -192,6 +214,13 @@ class ClientOut(serializers.Serializer[object]):
     require_par = serializers.BooleanField()
     require_pkce = serializers.BooleanField()
     dpop_bound_access_tokens = serializers.BooleanField()
+    tls_client_certificate_bound_access_tokens = serializers.BooleanField()
+    tls_client_auth_subject_dn = serializers.CharField(allow_null=True)
+    tls_client_auth_san_dns = serializers.CharField(allow_null=True)
+    tls_client_auth_san_uri = serializers.CharField(allow_null=True)
+    tls_client_auth_san_ip = serializers.CharField(allow_null=True)
+    tls_client_auth_san_email = serializers.CharField(allow_null=True)
+    tls_client_auth_authorities = serializers.CharField(allow_null=True)
     refresh_token_rotation = serializers.BooleanField(
         help_text="What is in force: the default of its kind if none is set."
     )

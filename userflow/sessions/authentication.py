@@ -1,4 +1,4 @@
-"""Authenticate requests by access token: Bearer (RFC 6750) or bound to a key (DPoP, RFC 9449)."""
+"""Authenticate requests by access token: Bearer (RFC 6750), or bound to a key (RFC 9449) or certificate (RFC 8705)."""
 
 from django.http import HttpRequest
 from rest_framework.authentication import BaseAuthentication
@@ -9,7 +9,7 @@ from identity_platform.audit.origin import set_actor
 from userflow.accounts.principals import Claims, Principal
 from userflow.errors import EmailNotVerified, FactorRequired
 from userflow.oauth_errors import DpopNonceRequired, DpopProofInvalid, DpopRejected, DpopRejectedWithoutNonce
-from userflow.sessions.dpop import check_bound_token
+from userflow.sessions.sender_constraint import check_bound_token
 from userflow.sessions.token_classes import InvalidToken, claims_of
 from userflow.sessions.verify import SessionInactive, principal_of
 
@@ -31,7 +31,9 @@ def presented_token(request: HttpRequest | Request) -> tuple[str, str] | None:
 
 
 def check_binding(request: HttpRequest | Request, scheme: str, token: str, claims: Claims) -> None:
-    """Require the proof of a token that is bound to a key. Raises AccessTokenInvalid, DpopRejected (401), Unavailable."""
+    """Require the proof or certificate of a bound token. Raises AccessTokenInvalid, DpopRejected (401), Unavailable,
+    ValueError (an unknown claim `cnf`).
+    """
     if scheme == "bearer" and "cnf" not in claims:
         return
     try:

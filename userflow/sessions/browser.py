@@ -126,7 +126,7 @@ def open_child_session(
     audiences: tuple[str, ...],
     id_token_claims: tuple[str, ...] = (),
     userinfo_claims: tuple[str, ...] = (),
-    dpop_jkt: str = "",
+    binding: str = "",
     offline: bool,
     device: Device | None = None,
     backchannel_logout: bool = False,
@@ -167,7 +167,7 @@ def open_child_session(
         audiences=list(audiences) or [stored_userinfo(tenant)],
         id_token_claims=list(id_token_claims),
         userinfo_claims=list(userinfo_claims),
-        dpop_jkt=dpop_jkt,
+        dpop_jkt=binding,
         backchannel_logout=backchannel_logout,
     )
     refresh_token = new_refresh_token(END_USERS, tenant.tenant_id) if offline else None

@@ -9,6 +9,7 @@ from urllib.parse import unquote_plus
 from uuid import UUID
 
 import orjson
+from cryptography import x509
 from django.db import connection
 
 from identity_platform.audit.origin import set_tenant
@@ -23,9 +24,12 @@ from userflow.accounts.security_profiles import SecurityProfile, profile_of
 from userflow.credentials import attempts
 from userflow.errors import ClientNotAuthenticated, DirectSignInDisabled
 from userflow.ids import FORM
-from userflow.oauth_errors import DpopProofInvalid, InvalidClient, UnauthorizedClient
+from userflow.oauth_errors import DpopProofInvalid, InvalidClient, InvalidRequest, UnauthorizedClient
 from userflow.sessions import client_assertions
+from userflow.sessions.certificate_authentication import TLS, TLS_METHODS, is_of_authority, is_registered
+from userflow.sessions.client_certificates import takes_certificates
 from userflow.sessions.queries import STORED_CLIENT
+from userflow.sessions.sender_constraint import is_certificate
 
 # To the minute: a write for every request would cost too much.
 _NOTE_USE = (
@@ -34,8 +38,17 @@ _NOTE_USE = (
 )
 # Values of `token_endpoint_auth_method` (OpenID Connect Core section 9).
 NONE, BASIC, POST, PRIVATE_KEY_JWT = "none", "client_secret_basic", "client_secret_post", "private_key_jwt"
-METHODS: Final = (NONE, BASIC, POST, PRIVATE_KEY_JWT)
-METHODS_OF_TYPE: Final[Mapping[str, tuple[str, ...]]] = {PUBLIC: (NONE,), CONFIDENTIAL: (BASIC, POST, PRIVATE_KEY_JWT)}
+# Of clients without a secret.
+KEY_METHODS: Final = (PRIVATE_KEY_JWT, *TLS_METHODS)
+METHODS: Final = (NONE, BASIC, POST, *KEY_METHODS)
+METHODS_OF_TYPE: Final[Mapping[str, tuple[str, ...]]] = {PUBLIC: (NONE,), CONFIDENTIAL: (BASIC, POST, *KEY_METHODS)}
+# How a certificate was sent: not with the request, but by the connection.
+CERTIFICATE: Final = "certificate"
+
+
+def supported_methods() -> tuple[str, ...]:
+    """Return how confidential clients can authenticate here: with certificates only if a proxy passes them on."""
+    return tuple(name for name in METHODS_OF_TYPE[CONFIDENTIAL] if name not in TLS_METHODS or takes_certificates())
 
 
 def basic_credentials(header: str) -> tuple[str, str] | None:
@@ -53,12 +66,13 @@ def basic_credentials(header: str) -> tuple[str, str] | None:
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What a client authenticates with, and how it was sent: BASIC, POST or PRIVATE_KEY_JWT."""
+    """What a client authenticates with, and how it was sent: BASIC, POST, PRIVATE_KEY_JWT or CERTIFICATE."""
 
     method: str
-    text: str
+    text: str = ""
     # The address that an assertion was sent to, if that may be its audience beside those of the tenant.
     endpoint: str = ""
+    certificate: x509.Certificate | None = None
 
 
 class StoredClient(NamedTuple):
@@ -85,6 +99,7 @@ class StoredClient(NamedTuple):
     access_token_seconds: int | None
     access_token_signed_response_alg: str
     dpop_bound: bool
+    certificate_bound: bool
     # As stored: None for the default of its kind.
     refresh_token_rotation: bool | None
     security_profile: str
@@ -95,6 +110,8 @@ class StoredClient(NamedTuple):
     audiences: tuple[str, ...]
     # As stored: empty for the default of its type.
     grant_types: tuple[str, ...]
+    # The fields `tls_client_auth_…`, if it authenticates by them.
+    certificate_subject: dict[str, str]
 
     @property
     def confidential(self) -> bool:
@@ -107,13 +124,18 @@ class StoredClient(NamedTuple):
         return profile_of(self.security_profile)
 
     @property
+    def gets_bound_tokens_only(self) -> bool:
+        """Whether its tokens are bound to a key or certificate."""
+        return self.dpop_bound or self.certificate_bound
+
+    @property
     def rotates_refresh_tokens(self) -> bool:
         """Whether a refresh replaces the client's refresh token."""
         return rotates_refresh_tokens(
             self.refresh_token_rotation,
             type_=self.type,
-            dpop_bound=self.dpop_bound,
-            by_key=self.token_endpoint_auth_method == PRIVATE_KEY_JWT,
+            bound=self.gets_bound_tokens_only,
+            by_key=self.token_endpoint_auth_method in KEY_METHODS,
         )
 
     def check_direct_sign_in(self) -> None:
@@ -121,9 +143,16 @@ class StoredClient(NamedTuple):
         if not self.signs_in_directly:
             raise DirectSignInDisabled
 
-    def check_dpop(self, jkt: str) -> None:
-        """Raise DpopProofInvalid if the client gets bound tokens only (RFC 9449 section 5.2) and `jkt` names no key."""
-        if self.dpop_bound and not jkt:
+    def check_binding(self, binding: str) -> None:
+        """Raise an error unless `binding` is what tokens of the client have to be bound to.
+
+        DpopProofInvalid for a key (RFC 9449 section 5.2), InvalidRequest for a certificate (RFC 8705 section 3).
+        """
+        if self.certificate_bound and not is_certificate(binding):
+            raise InvalidRequest(
+                "This client gets tokens that are bound to its certificate only. Present it to its tenant's token endpoint."
+            )
+        if self.dpop_bound and (not binding or is_certificate(binding)):
             raise DpopProofInvalid(
                 "This client gets tokens that are bound to a key only. Send a DPoP proof to its tenant's token endpoint."
             )
@@ -144,6 +173,11 @@ class StoredClient(NamedTuple):
 
         Raises AssertionsUnavailable, ClientKeysBusy.
         """
+        if self.token_endpoint_auth_method in TLS_METHODS:
+            return self._authenticates_by_certificate(credential.certificate if credential else None)
+        if credential is not None and credential.method == CERTIFICATE:
+            # Of the connection, for tokens that are bound to it: it is no credential of this client.
+            credential = None
         if credential is None or credential.method != PRIVATE_KEY_JWT:
             as_registered = credential is None or self.token_endpoint_auth_method in ("", credential.method)
             return as_registered and self.accepts(credential.text if credential else None)
@@ -163,6 +197,19 @@ class StoredClient(NamedTuple):
             return False
         return True
 
+    def _authenticates_by_certificate(self, certificate: x509.Certificate | None) -> bool:
+        if certificate is None or not self.confidential:
+            return False
+        if self.token_endpoint_auth_method == TLS:
+            return is_of_authority(certificate, self.certificate_subject)
+        return is_registered(
+            certificate,
+            client_id=self.id,
+            jwks=self.jwks,
+            jwks_uri=self.jwks_uri,
+            authorities=self.tenant.authorities,
+        )
+
 
 # An active client that has authenticated as its type requires.
 KnownClient = NewType("KnownClient", StoredClient)
@@ -177,9 +224,9 @@ def find_client(client_id: UUID) -> StoredClient | None:
         return None
     tenant = lookup.from_row(row[: lookup.WIDTH])
     set_tenant(tenant.tenant_id, client_id)
-    *columns, jwks, scopes, audiences, grant_types = row[lookup.WIDTH :]
+    *columns, jwks, scopes, audiences, grant_types, subject = row[lookup.WIDTH :]
     lists = (tuple(orjson.loads(text)) for text in (scopes, audiences, grant_types))
-    return StoredClient._make((tenant, *columns, orjson.loads(jwks), *lists))
+    return StoredClient._make((tenant, *columns, orjson.loads(jwks), *lists, orjson.loads(subject) if subject else {}))
 
 
 def authenticate_client(*, client_id: str, credential: Credential | None) -> KnownClient:

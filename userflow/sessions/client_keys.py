@@ -1,12 +1,15 @@
 """Public keys of clients (RFC 7517): read the key set that a client registers or publishes."""
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
 import jwt
+from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding
 from django.conf import settings
 
 from identity_platform.outbound import Reach, TargetRejected, check_host
@@ -38,6 +41,8 @@ class ClientKey:
     kid: str | None
     algorithms: tuple[str, ...]
     key: jwt.PyJWK
+    # The first of its certificates (`x5c`), in DER.
+    certificate: bytes | None = None
 
 
 def reach() -> Reach:
@@ -110,4 +115,16 @@ def _key(jwk: object) -> ClientKey:
         numbers = key.key.public_numbers()
         if not RSA_BITS[0] <= key.key.key_size <= RSA_BITS[1] or numbers.e.bit_length() > _LONGEST_EXPONENT:
             raise KeySetInvalid(f"RSA keys have {RSA_BITS[0]} to {RSA_BITS[1]} bits and a short exponent.")
-    return ClientKey(kid, allowed, key)
+    return ClientKey(kid, allowed, key, _certificate(jwk.get("x5c"), key))
+
+
+def _certificate(encoded: object, key: jwt.PyJWK) -> bytes | None:
+    """Return the first certificate of a key if it is one of this key (RFC 7517 section 4.7), else None."""
+    if not isinstance(encoded, list) or not encoded:
+        return None
+    try:
+        certificate = x509.load_der_x509_certificate(base64.b64decode(encoded[0], validate=True))
+        is_of_key = certificate.public_key() == key.key
+    except (ValueError, TypeError):  # also of base64, and UnsupportedAlgorithm is none: the key has been read
+        return None
+    return certificate.public_bytes(Encoding.DER) if is_of_key else None

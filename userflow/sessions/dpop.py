@@ -6,7 +6,7 @@ import hmac
 import re
 import time
 from collections.abc import Mapping
-from typing import Final, cast
+from typing import Final
 from urllib.parse import urlsplit
 
 import jwt
@@ -14,7 +14,6 @@ from django.conf import settings
 from django.http import HttpRequest
 from rest_framework.request import Request
 
-from identity_platform.api.errors import AccessTokenInvalid
 from identity_platform.api.single_use import use_once
 from identity_platform.crypto import keyed_digest
 from tenants import keys
@@ -83,18 +82,6 @@ def check_proof(
     return jkt
 
 
-def check_bound_token(request: HttpRequest | Request, token: str, claims: Mapping[str, object], *, scheme: str) -> None:
-    """Require that a token is presented as it was issued: a bound one with the scheme DPoP and a proof by its key, another one
-    with Bearer (RFC 9449 section 7). Raises AccessTokenInvalid and what `check_proof` raises.
-    """
-    confirmation = claims.get("cnf")
-    jkt = cast(Mapping[str, str], confirmation).get("jkt") if isinstance(confirmation, Mapping) else None
-    if (jkt is None) != (scheme == "bearer"):
-        raise AccessTokenInvalid
-    if jkt is not None:
-        check_proof(request, access_token=token, required_jkt=jkt)
-
-
 def _verified(proof: str, profile: SecurityProfile) -> tuple[str, dict[str, object]]:
     """Return the thumbprint of the key in the proof's header and the claims that it signs. Raises DpopProofInvalid."""
     if len(proof) > LONGEST_PROOF:
@@ -133,7 +120,9 @@ def _verified(proof: str, profile: SecurityProfile) -> tuple[str, dict[str, obje
 
 def _bases(request: HttpRequest | Request) -> tuple[str, ...]:
     tenant = tenant_at_host(request._request if isinstance(request, Request) else request)
-    return (tenant.root,) if tenant else (settings.BASE_URL, settings.TOKEN_ISSUER)
+    if tenant:
+        return (tenant.root,)
+    return tuple(filter(None, (settings.BASE_URL, settings.TOKEN_ISSUER, settings.MTLS_BASE_URL)))
 
 
 def _normalized(address: object) -> tuple[str, str, int | None, str] | None:

@@ -22,6 +22,7 @@ from userflow.accounts.session_models import EndUserSession, Session
 from userflow.accounts.session_policy import SessionLimits, acr_of, session_limits
 from userflow.sessions.key_pairs import ES256
 from userflow.sessions.queries import Rights
+from userflow.sessions.sender_constraint import confirmation_of
 from userflow.sessions.token_classes import AccessToken
 from userflow.sessions.userinfo_audience import present_audiences
 
@@ -168,8 +169,8 @@ def access_token(
         access["aud"] = _audience(grant.audiences)
         access["scope"] = " ".join(grant.scopes)
         access["permissions"] = sorted(grant.allowed(frozenset(subject.permissions)))
-        if grant.dpop_jkt:
-            access["cnf"] = {"jkt": grant.dpop_jkt}  # RFC 9449 section 6.1
+        if grant.binding:
+            access["cnf"] = confirmation_of(grant.binding)
         _leave_out_empty(access)
     return str(access), seconds
 
@@ -234,7 +235,7 @@ def client_token(
     scopes: tuple[str, ...],
     audiences: tuple[str, ...],
     tenant: lookup.TenantContext,
-    dpop_jkt: str = "",
+    binding: str = "",
     longest: int | None = None,
     algorithm: str = ES256,
 ) -> tuple[str, int]:
@@ -251,8 +252,8 @@ def client_token(
     access["permissions"] = list(scopes)
     if audiences:
         access["aud"] = _audience(audiences)
-    if dpop_jkt:
-        access["cnf"] = {"jkt": dpop_jkt}
+    if binding:
+        access["cnf"] = confirmation_of(binding)
     _leave_out_empty(access)
     return str(access), seconds
 

@@ -3,7 +3,7 @@
 from django.conf import settings
 
 from userflow.accounts.permissions_catalogue import CLIENT_SCOPES
-from userflow.sessions.client_authentication import BASIC, NONE, POST, PRIVATE_KEY_JWT
+from userflow.sessions.client_authentication import NONE, supported_methods
 from userflow.sessions.client_keys import SIGNING_ALGORITHMS
 
 
@@ -12,7 +12,7 @@ def metadata_of(issuer: str, *, jwks_uri: str) -> dict[str, object]:
 
     Addresses come from BASE_URL, never from the Host header: a forged one must not send clients' secrets elsewhere.
     """
-    confidential = [BASIC, POST, PRIVATE_KEY_JWT]
+    confidential = list(supported_methods())
     algorithms = list(SIGNING_ALGORITHMS)
     return {
         "issuer": issuer,

@@ -159,9 +159,14 @@ SELECT {lookup.COLUMNS},
   CASE WHEN c.previous_secret_until > now() THEN c.previous_secret_digest END,
   c.token_endpoint_auth_method, c.jwks_uri, c.generation, c.first_party, c.first_party AND c.direct_sign_in,
   c.access_token_seconds, c.access_token_signed_response_alg,
-  c.dpop_bound_access_tokens, c.refresh_token_rotation, c.security_profile, c.id_token_signed_response_alg,
-  c.backchannel_logout_uri,
-  c.jwks::text, c.scopes::text, c.audiences::text, c.grant_types::text
+  c.dpop_bound_access_tokens, c.tls_client_certificate_bound_access_tokens, c.refresh_token_rotation,
+  c.security_profile, c.id_token_signed_response_alg, c.backchannel_logout_uri,
+  c.jwks::text, c.scopes::text, c.audiences::text, c.grant_types::text,
+  CASE WHEN c.token_endpoint_auth_method = 'tls_client_auth' THEN jsonb_build_object(
+    'tls_client_auth_subject_dn', c.tls_client_auth_subject_dn, 'tls_client_auth_san_dns', c.tls_client_auth_san_dns,
+    'tls_client_auth_san_uri', c.tls_client_auth_san_uri, 'tls_client_auth_san_ip', c.tls_client_auth_san_ip,
+    'tls_client_auth_san_email', c.tls_client_auth_san_email,
+    'tls_client_auth_authorities', c.tls_client_auth_authorities)::text END
 FROM userflow_client c JOIN tenants_tenant t ON t.id = c.tenant_id {lookup.JOINS}
 WHERE c.id = %s
 """
@@ -331,32 +336,32 @@ def rotate(
     expires_at: datetime,
     successor: bytes,
     successor_sealed: bytes,
-    dpop_jkt: str | None = None,
+    binding: str | None = None,
 ) -> bool:
     """Use the refresh token `digest` at `moment` and store its successor. Return False if it was used before.
 
-    With `dpop_jkt` the session of an end user is bound to this key from now on.
+    With `binding` the session of an end user is bound to this key or certificate from now on.
     """
     values = {"successor": successor, "successor_sealed": successor_sealed}
-    return _refresh(realm, _ROTATE, dpop_jkt, digest=digest, now=moment, expires_at=expires_at, **values)
+    return _refresh(realm, _ROTATE, binding, digest=digest, now=moment, expires_at=expires_at, **values)
 
 
-def extend(realm: Realm, *, digest: bytes, moment: datetime, expires_at: datetime, dpop_jkt: str | None = None) -> bool:
+def extend(realm: Realm, *, digest: bytes, moment: datetime, expires_at: datetime, binding: str | None = None) -> bool:
     """Extend the session of the refresh token `digest`, which stays as it is. Return False if it was used before.
 
-    With `dpop_jkt` the session of an end user is bound to this key from now on.
+    With `binding` the session of an end user is bound to this key or certificate from now on.
     """
-    return _refresh(realm, _EXTEND, dpop_jkt, digest=digest, now=moment, expires_at=expires_at)
+    return _refresh(realm, _EXTEND, binding, digest=digest, now=moment, expires_at=expires_at)
 
 
-def _refresh(realm: Realm, statement: str, dpop_jkt: str | None, **values: SqlValue) -> bool:
+def _refresh(realm: Realm, statement: str, binding: str | None, **values: SqlValue) -> bool:
     text = statement.format(
         refresh_tokens=realm.refresh_tokens._meta.db_table,
         sessions=realm.sessions._meta.db_table,
-        changed_key="" if dpop_jkt is None else ", dpop_jkt = %(dpop_jkt)s",
+        changed_key="" if binding is None else ", dpop_jkt = %(dpop_jkt)s",
     )
     with connections[realm.alias].cursor() as cursor:
-        cursor.execute(text, {**values, "dpop_jkt": dpop_jkt})
+        cursor.execute(text, {**values, "dpop_jkt": binding})
         return bool(cursor.rowcount)
 
 

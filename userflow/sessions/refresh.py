@@ -31,6 +31,7 @@ from userflow.sessions.ending import end_sessions
 from userflow.sessions.issue import RefreshedUser, TokenPair
 from userflow.sessions.queries import Rights
 from userflow.sessions.refresh_tokens import PresentedRefreshToken, new_refresh_token, parse_refresh_token
+from userflow.sessions.sender_constraint import binding_of, token_type_of
 from userflow.sessions.token_classes import InvalidToken, read_unverified
 
 
@@ -42,21 +43,21 @@ def refresh_session(
     client: KnownClient | None = None,
     scopes: tuple[str, ...] | None = None,
     audiences: tuple[str, ...] | None = None,
-    dpop_jkt: str = "",
+    binding: str = "",
 ) -> TokenPair:
     """Exchange a refresh token for its successor and a new access token; of some clients the token stays as it is.
 
     The token is bound to the client it was issued to: a confidential one must authenticate, a public one may send its id.
     `client` is the client if it has authenticated in another way. For a session that OpenID Connect has opened, the access
     token has no more than the session's scopes and audiences, fewer with `scopes` or `audiences`, and a session that is bound
-    to a key needs `dpop_jkt`, the thumbprint of a proof by that key (RFC 9449 section 5). A confidential client may prove
-    another key: the session follows it, and access tokens that are bound to the former key end.
+    to a key or certificate needs the same `binding` (RFC 9449 section 5, RFC 8705 section 4). A confidential client may have
+    another one: the session follows it, and access tokens that are bound to the former one end.
     The loser of a race within `REFRESH_OVERLAP_SECONDS` gets the winner's refresh token, and an access token of what it asked
     for itself.
     Any other use of a used token, and its use after the successor was used, ends the session: one of the two holders has
     stolen it. The limits and the policy now in force apply, not those of the sign-in. Raises InvalidClient, UnauthorizedClient
-    (no such grant type), TenantBusy, InvalidScope, InvalidTarget, DpopProofInvalid (the client gets bound tokens only), and
-    InvalidGrant, whose cause says that the tenant is suspended if the token is valid.
+    (no such grant type), TenantBusy, InvalidScope, InvalidTarget, DpopProofInvalid and InvalidRequest (the client gets
+    bound tokens only), and InvalidGrant, whose cause says that the tenant is suspended if the token is valid.
     """
     if client is None and client_id:
         client = authenticate_client(client_id=client_id, credential=credential)
@@ -73,23 +74,23 @@ def refresh_session(
                 client = authenticate_client(client_id=str(token.client_id), credential=None)
             if client is not None:
                 client.check_grant_type(REFRESH_TOKEN)
-                client.check_dpop(dpop_jkt)
-                if client.dpop_bound and not token.dpop_jkt:
+                client.check_binding(binding)
+                if client.gets_bound_tokens_only and not token.binding:
                     raise InvalidGrant(
                         "The session is not bound to a key, and its client requires that. Sign in again."
                     )
             principal = state.principal_of(token.claims(), client=client, columns=token.state)
             set_actor(principal.kind, str(principal.id), principal.client_id)
             # One that has authenticated may change its key (RFC 9449 section 5).
-            may_change_key = bool(dpop_jkt) and client is not None and client.confidential
-            if token.dpop_jkt and token.dpop_jkt != dpop_jkt and not may_change_key:
+            may_change_key = bool(binding) and client is not None and client.confidential
+            if token.binding and token.binding != binding and not may_change_key:
                 raise InvalidGrant(
-                    "The session is bound to a key. Send a DPoP proof by that key to the token endpoint."
+                    "The session is bound to a key. Send a DPoP proof by that key, or its certificate, to the token endpoint."
                 )
             about = _about(token, principal)
             if principal.grant is not None:
-                key = token.dpop_jkt and dpop_jkt
-                grant = _narrowed(principal.grant, scopes, audiences, dpop_jkt=key)
+                key = token.binding and binding
+                grant = _narrowed(principal.grant, scopes, audiences, binding=key)
                 principal = principal if grant is principal.grant else replace(principal, grant=grant)
             if not principal.meets_policy():
                 raise InvalidGrant((EmailNotVerified if principal.must_verify_email else FactorRequired).message)
@@ -102,7 +103,7 @@ def refresh_session(
 
 
 def _narrowed(
-    grant: Grant, scopes: tuple[str, ...] | None, audiences: tuple[str, ...] | None, *, dpop_jkt: str
+    grant: Grant, scopes: tuple[str, ...] | None, audiences: tuple[str, ...] | None, *, binding: str
 ) -> Grant:
     """Return the grant limited to what was asked for, bound to this key.
 
@@ -112,13 +113,13 @@ def _narrowed(
         raise InvalidScope
     if not grant.audiences or (audiences is not None and not set(audiences) <= set(grant.audiences)):
         raise InvalidTarget
-    if scopes is None and audiences is None and dpop_jkt == grant.dpop_jkt:
+    if scopes is None and audiences is None and binding == grant.binding:
         return grant
     return replace(
         grant,
         scopes=grant.scopes if scopes is None else tuple(name for name in grant.scopes if name in scopes),
         audiences=audiences or grant.audiences,
-        dpop_jkt=dpop_jkt,
+        binding=binding,
     )
 
 
@@ -157,7 +158,7 @@ class StoredToken(NamedTuple):
     # Of the browser's session, if that has signed the application in.
     session_created_at: float
     expires_at: float
-    dpop_jkt: str
+    binding: str
     tenant_id: UUID | None
 
     def claims(self) -> Claims:
@@ -243,7 +244,7 @@ def _renew(
     pair = _pair(token, principal, kept or new_refresh_token(realm, principal.tenant_id), ends=ends, tenant=tenant)
     key = _changed_key(token, principal)
     if kept is not None:
-        renewed = queries.extend(realm, digest=presented.digest, moment=moment, expires_at=ends, dpop_jkt=key)
+        renewed = queries.extend(realm, digest=presented.digest, moment=moment, expires_at=ends, binding=key)
     else:
         renewed = queries.rotate(
             realm,
@@ -252,7 +253,7 @@ def _renew(
             expires_at=ends,
             successor=hash_token(pair.refresh_token),
             successor_sealed=seal(orjson.dumps(pair.fields()), data_key=realm.data_key(), context=_context(presented)),
-            dpop_jkt=key,
+            binding=key,
         )
     return pair if renewed else _used_before(presented, token, principal)
 
@@ -274,15 +275,15 @@ def _pair(
         tenant=tenant,
     )
     grant = principal.grant
-    token_type = "DPoP" if grant is not None and grant.dpop_jkt else "Bearer"
+    token_type = token_type_of(grant.binding if grant is not None else "")
     scope = " ".join(grant.scopes) if grant is not None else None
     return TokenPair(access, refresh_token, seconds, token.session_id, token_type, scope)
 
 
 def _changed_key(token: StoredToken, principal: Principal) -> str | None:
     """Return the key that the session is bound to from now on, or None if it keeps its own."""
-    proven = principal.grant.dpop_jkt if principal.grant is not None else ""
-    return proven if proven != token.dpop_jkt else None
+    proven = principal.grant.binding if principal.grant is not None else ""
+    return proven if proven != token.binding else None
 
 
 def _is_of_grant(access: str, principal: Principal) -> bool:
@@ -294,7 +295,7 @@ def _is_of_grant(access: str, principal: Principal) -> bool:
     return (
         set([audience] if isinstance(audience, str) else audience) == set(principal.grant.audiences)
         and claims.get("scope", "") == " ".join(principal.grant.scopes)
-        and claims.get("cnf", {}).get("jkt", "") == principal.grant.dpop_jkt
+        and binding_of(claims.get("cnf")) == principal.grant.binding
     )
 
 

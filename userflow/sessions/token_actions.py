@@ -23,28 +23,29 @@ from userflow.sessions.client_authentication import Credential, KnownClient, Sto
 from userflow.sessions.ending import end_sessions
 from userflow.sessions.issue import TokenPair
 from userflow.sessions.models import RevokedToken
+from userflow.sessions.sender_constraint import binding_of, token_type_of
 from userflow.sessions.token_classes import InvalidToken, claims_of, may_use_platform, verified_claims
 
-# Claims that introspection returns as they are (RFC 7662 section 2.2, RFC 9449 section 6.2).
+# Claims that introspection returns as they are (RFC 7662 section 2.2, RFC 9449 section 6.2, RFC 8705 section 3.2).
 _CLAIMS = ("exp", "iat", "nbf", "sub", "aud", "iss", "jti", "acr", "auth_time", "cnf")
 INACTIVE: dict[str, object] = {"active": False}
 
 
 def issue_client_token(
-    *, client: KnownClient, scope: str | None, audiences: tuple[str, ...] = (), dpop_jkt: str = ""
+    *, client: KnownClient, scope: str | None, audiences: tuple[str, ...] = (), binding: str = ""
 ) -> dict[str, object]:
     """Return the response with a confidential client's own access token (RFC 6749 section 4.4).
 
     `scope` is separated by blanks; without it the token has all scopes of the client. `audiences` are those that the client
-    may ask for; without one the token is for the platform's API. With `dpop_jkt` it is bound to the key of this thumbprint
-    (RFC 9449). Raises UnauthorizedClient (a public client, one without this grant type, or a suspended tenant: the client has
-    authenticated, so it may know), InvalidScope, InvalidTarget (the client has other audiences only), DpopProofInvalid (the
-    client gets bound tokens only), TenantBusy.
+    may ask for; without one the token is for the platform's API. It is bound to `binding`
+    (`sender_constraint.presented_binding`). Raises UnauthorizedClient (a public client, one without this grant type, or a
+    suspended tenant: the client has authenticated, so it may know), InvalidScope, InvalidTarget (the client has other
+    audiences only), DpopProofInvalid and InvalidRequest (the client gets bound tokens only), TenantBusy.
     """
     if not client.confidential:
         raise UnauthorizedClient("A public client cannot speak for itself: only confidential ones have this grant.")
     client.check_grant_type(CLIENT_CREDENTIALS)
-    client.check_dpop(dpop_jkt)
+    client.check_binding(binding)
     with _suspension_told():
         client.tenant.check(Purpose.READ)
     if not audiences and not may_use_platform(client.audiences):
@@ -58,13 +59,13 @@ def issue_client_token(
         scopes=requested,
         audiences=audiences,
         tenant=client.tenant,
-        dpop_jkt=dpop_jkt,
+        binding=binding,
         longest=client.access_token_seconds,
         algorithm=client.access_token_signed_response_alg,
     )
     set_actor(principals.CLIENT, str(client.id), client.id)
     record_for_platform("client.signed_in", tenant_id=client.tenant.tenant_id, target=("client", client.id))
-    token_type = "DPoP" if dpop_jkt else "Bearer"
+    token_type = token_type_of(binding)
     response: dict[str, object] = {"access_token": token, "token_type": token_type, "expires_in": seconds}
     return {**response, "scope": " ".join(requested)} if requested else response
 
@@ -178,7 +179,7 @@ def introspect_token(*, token: str, by: KnownClient | Principal) -> dict[str, ob
 def _token_type(claims: Claims) -> str:
     if "jti" not in claims:
         return "refresh_token"
-    return "DPoP" if "cnf" in claims else "Bearer"
+    return token_type_of(binding_of(claims.get("cnf")))
 
 
 def _may_know(by: KnownClient | Principal, claims: Claims) -> bool:

@@ -36,6 +36,7 @@ from userflow.sessions.queries import (
     groups_in,
     roles_in,
 )
+from userflow.sessions.sender_constraint import binding_of
 from userflow.sessions.token_classes import is_for_platform, may_use_platform
 from userflow.sessions.userinfo_audience import is_userinfo, present_audiences
 
@@ -190,7 +191,7 @@ def _end_user_of(
     if profile_of(limits.security_profile).bound_tokens_only and not (granted and given[2]):
         raise SessionInactive
     if granted:
-        scopes, audiences, dpop_jkt = given
+        scopes, audiences, binding = given
         grant = Grant(
             _narrowed(
                 scopes_still_allowed(orjson.loads(scopes), limits.scopes),
@@ -200,12 +201,12 @@ def _end_user_of(
             _narrowed(
                 audiences_still_allowed(orjson.loads(audiences), limits.audiences, tenant), _audiences_of(claims)
             ),
-            dpop_jkt,
+            binding,
             bool(limits.first_party),
         )
-        # The key of a confidential client may change (`sessions.refresh`): tokens of the former one end with that.
+        # What a confidential client proves may change (`sessions.refresh`): tokens of the former key end with that.
         confirmed = claims.get("cnf")
-        if confirmed is not None and confirmed.get("jkt") != dpop_jkt:
+        if confirmed is not None and binding_of(confirmed) != binding:
             raise SessionInactive
         permissions = grant.allowed(permissions)
         # A token for the platform's API ends with the client's permission to ask for one.

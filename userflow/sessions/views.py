@@ -25,6 +25,7 @@ from userflow.sessions import token_actions as actions
 from userflow.sessions.authentication import BearerAuthentication
 from userflow.sessions.client_authentication import (
     BASIC,
+    CERTIFICATE,
     POST,
     PRIVATE_KEY_JWT,
     Credential,
@@ -32,6 +33,7 @@ from userflow.sessions.client_authentication import (
     authenticate_client,
     basic_credentials,
 )
+from userflow.sessions.client_certificates import presented_certificate
 from userflow.sessions.metadata import metadata_of
 from userflow.sessions.permissions import Anyone
 from userflow.sessions.refresh import refresh_session
@@ -44,7 +46,7 @@ BASIC_OR_BEARER = {"Authorization": "`Basic` of a client, or `Bearer` of an admi
 
 
 def stated_client(request: Request, body: Mapping[str, object]) -> tuple[str | None, Credential | None]:
-    """Return client id and credential of the call, from HTTP Basic or the body; None if there is none.
+    """Return client id and credential of the call, from HTTP Basic, the body or the connection; None if there is none.
 
     Raises InvalidClient (a header of another form, an assertion of another type), InvalidRequest (two ways at once, RFC
     6749 section 2.3).
@@ -68,7 +70,10 @@ def stated_client(request: Request, body: Mapping[str, object]) -> tuple[str | N
     if header is None:
         if secret is not None and client_id is None:
             raise InvalidRequest("client_secret needs client_id.")
-        return client_id, None if secret is None else Credential(POST, secret)
+        if secret is not None:
+            return client_id, Credential(POST, secret)
+        certificate = presented_certificate(request) if client_id is not None else None
+        return client_id, None if certificate is None else Credential(CERTIFICATE, certificate=certificate)
     stated = basic_credentials(header)
     if stated is None:
         raise InvalidClient
@@ -174,10 +179,13 @@ class TokenViewSet(ApiViewSet):
             if signed_in is not None:
                 return signed_in[0]
         client_id, credential = stated_client(request, asked)
-        # A public client is not authenticated: anyone could try tokens (RFC 7662 section 2.1).
         if client_id is None or credential is None:
             raise InvalidClient
-        return authenticate_client(client_id=client_id, credential=credential)
+        client = authenticate_client(client_id=client_id, credential=credential)
+        # A public client is not authenticated: anyone could try tokens (RFC 7662 section 2.1).
+        if not client.confidential:
+            raise InvalidClient
+        return client
 
 
 class WellKnownViewSet(ApiViewSet):

@@ -62,7 +62,7 @@ class ApplicationTokens(Delivery):
         if authenticates and client is not self.client and not client.accepts(self.client_secret):
             reject_sign_in(tenant.tenant_id, client.id)
         client.check_direct_sign_in()
-        if client.dpop_bound:
+        if client.gets_bound_tokens_only:
             raise ClientNotAuthenticated(ClientNotAuthenticated.BOUND_ONLY)
         # Before a session is stored: the key may be too new to sign.
         signer(tenant.tenant_id, client.access_token_signed_response_alg)

@@ -74,7 +74,7 @@ def sign_in_end_user(
     if by_server and ip_address is not None:
         set_end_user_address(ip_address, client_id=client_id)
     with attempts.guess("signin", attempts.WRONG_SECRET, exempt=by_server and ip_address is None):
-        if client is not None and client.dpop_bound:
+        if client is not None and client.gets_bound_tokens_only:
             raise ClientNotAuthenticated(ClientNotAuthenticated.BOUND_ONLY)
         if client is None or (tenant_id is not None and tenant_id != client.tenant.tenant_id):
             passwords.matches(password, None)

@@ -1012,7 +1012,8 @@ export interface paths {
          * Get tokens from a tenant's issuer.
          * @description RFC 6749 sections 4.1.3, 4.4 and 6. A code needs its `redirect_uri` and the `code_verifier` of its challenge
          *     (PKCE); its second use ends the session that the first one opened. A device polls until the user has decided
-         *     (RFC 8628 section 3.4). With a DPoP proof the tokens are bound to its key.
+         *     (RFC 8628 section 3.4). With a DPoP proof the tokens are bound to its key; those of a client with
+         *     `tls_client_certificate_bound_access_tokens` to the certificate of the connection (RFC 8705).
          *     Needs no access token.
          */
         post: operations["requestOpenidToken"];
@@ -3674,12 +3675,26 @@ export interface components {
             require_pkce?: boolean | null;
             /** @description Permissions that tokens of the client can have. */
             scopes?: string[] | null;
-            /** @description fapi2 sets and holds what FAPI 2.0 demands of the other fields; null: none. */
+            /** @description fapi2 sets and holds what FAPI 2.0 demands of the other fields, fapi2_message_signing also signed requests and responses; null: none. */
             security_profile?: components["schemas"]["OAuthClientSecurityProfile"] | null;
             /** @description Whether users can register themselves through the client. */
             self_registration?: boolean | null;
             /** @description Labels of your choice to filter by. */
             tags?: string[] | null;
+            /** @description Certificates (PEM) of the authorities that issue the certificate for tls_client_auth. */
+            tls_client_auth_authorities?: string | null;
+            /** @description Or a DNS name among its alternative names. */
+            tls_client_auth_san_dns?: string | null;
+            /** @description Or an e-mail address among them. */
+            tls_client_auth_san_email?: string | null;
+            /** @description Or an IP address among them. */
+            tls_client_auth_san_ip?: string | null;
+            /** @description Or a URI among them. */
+            tls_client_auth_san_uri?: string | null;
+            /** @description Subject of the certificate for tls_client_auth (RFC 4514). */
+            tls_client_auth_subject_dn?: string | null;
+            /** @description Whether tokens are bound to the client's certificate (RFC 8705). */
+            tls_client_certificate_bound_access_tokens?: boolean | null;
             /** @description null: none for a public client, its secret in either form for a confidential one. */
             token_endpoint_auth_method?: components["schemas"]["TokenEndpointAuthMethod"] | null;
             /** @description Terms of service of the application; null: none. */
@@ -5555,6 +5570,40 @@ export interface components {
              * @description Id of the tenant.
              */
             tenant_id: string;
+            /**
+             * @description Authorities (PEM) that issue the client's certificate; null: none.
+             * @example -----BEGIN CERTIFICATE-----
+             *     MIIB…
+             *     -----END CERTIFICATE-----
+             */
+            tls_client_auth_authorities: string | null;
+            /**
+             * @description DNS name in the client's certificate; null: none.
+             * @example app.example.com
+             */
+            tls_client_auth_san_dns: string | null;
+            /**
+             * @description E-mail address in the client's certificate; null: none.
+             * @example app@example.com
+             */
+            tls_client_auth_san_email: string | null;
+            /**
+             * @description IP address in the client's certificate; null: none.
+             * @example 192.0.2.10
+             */
+            tls_client_auth_san_ip: string | null;
+            /**
+             * @description URI in the client's certificate; null: none.
+             * @example spiffe://example.com/app
+             */
+            tls_client_auth_san_uri: string | null;
+            /**
+             * @description Subject of the client's certificate; null: none.
+             * @example CN=app,O=Example,C=DE
+             */
+            tls_client_auth_subject_dn: string | null;
+            /** @description Whether tokens are bound to the client's certificate (RFC 8705). */
+            tls_client_certificate_bound_access_tokens: boolean;
             /** @description How the client authenticates; null: its secret, in either form. */
             token_endpoint_auth_method: components["schemas"]["TokenEndpointAuthMethod"] | null;
             /**
@@ -5573,7 +5622,7 @@ export interface components {
         /** @enum {string} */
         OAuthClientAccessTokenSignedResponseAlg: "ES256" | "RS256";
         /** @enum {string} */
-        OAuthClientSecurityProfile: "fapi2";
+        OAuthClientSecurityProfile: "fapi2" | "fapi2_message_signing";
         /** @description RFC 6749 section 5.1, OpenID Connect Core section 3.1.3.3. */
         OpenIDToken: {
             /**
@@ -5602,7 +5651,7 @@ export interface components {
              */
             scope?: string;
             /**
-             * @description Bearer, or DPoP for tokens that are bound to a key (RFC 9449).
+             * @description Bearer, or DPoP for tokens that are bound to a key by DPoP (RFC 9449).
              * @example Bearer
              */
             token_type: string;
@@ -6174,7 +6223,7 @@ export interface components {
             /** @description Six digits from a text message. End users only. */
             sms_code?: string | null;
         };
-        /** @description OpenID Connect Discovery section 3, RFC 8414 section 2, RFC 9101, RFC 9126 section 5, RFC 9207 section 3, JARM. */
+        /** @description OpenID Connect Discovery section 3, RFC 8414 section 2, RFC 8705, RFC 9101, RFC 9126, RFC 9207 section 3, JARM. */
         ProviderMetadata: components["schemas"]["ServerMetadata"] & {
             /**
              * @description Supported: acr values.
@@ -6247,6 +6296,15 @@ export interface components {
              */
             id_token_signing_alg_values_supported: string[];
             /**
+             * @description Endpoints for clients with certificates, by name.
+             * @example {
+             *       "token_endpoint": "https://mtls.id.example.com/t/acme/token"
+             *     }
+             */
+            mtls_endpoint_aliases?: {
+                [key: string]: string;
+            };
+            /**
              * @description Supported: prompt values.
              * @example [
              *       "none",
@@ -6287,6 +6345,8 @@ export interface components {
              *     ]
              */
             subject_types_supported: string[];
+            /** @description Whether access tokens can be bound to certificates (RFC 8705). */
+            tls_client_certificate_bound_access_tokens?: boolean;
             /**
              * @description Supported: ui locales.
              * @example [
@@ -7670,7 +7730,7 @@ export interface components {
             token_type: string;
         };
         /** @enum {string} */
-        TokenEndpointAuthMethod: "none" | "client_secret_basic" | "client_secret_post" | "private_key_jwt";
+        TokenEndpointAuthMethod: "none" | "client_secret_basic" | "client_secret_post" | "private_key_jwt" | "tls_client_auth" | "self_signed_tls_client_auth";
         /** @description RFC 6749 section 2.3.1, second form, and RFC 7521 section 4.2; another way is HTTP Basic. */
         TokenRequest: components["schemas"]["ClientAuthenticationFields"] & {
             /** @description client_credentials or refresh_token */

@@ -258,7 +258,7 @@ def test_security_profile_names_what_is_missing(head: Staff) -> None:
     assert response.status_code == 400
     expected = {*contrary, "redirect_uris", "token_endpoint_auth_method"}
     assert set(response.context["form"].errors) == expected
-    assert "fapi2 does not allow RS256. Send ES256 or leave it out." in response.text
+    assert "FAPI 2.0 does not allow RS256. Send ES256 or leave it out." in response.text
     client.refresh_from_db()
     assert (client.security_profile, client.require_par) == ("", False)
 

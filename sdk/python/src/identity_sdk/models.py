@@ -664,6 +664,8 @@ class ProviderMetadata(ServerMetadata):
     request_object_signing_alg_values_supported: list[str]
     request_uri_parameter_supported: bool
     require_pushed_authorization_requests: bool
+    tls_client_certificate_bound_access_tokens: NotRequired[bool]
+    mtls_endpoint_aliases: NotRequired[dict[str, str]]
 
 
 class PushedAuthorization(TypedDict):
@@ -1149,7 +1151,7 @@ ClientType: TypeAlias = Literal['public', 'confidential']
 GrantType: TypeAlias = Literal['authorization_code', 'refresh_token', 'client_credentials', 'urn:ietf:params:oauth:grant-type:device_code']
 
 
-TokenEndpointAuthMethod: TypeAlias = Literal['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt']
+TokenEndpointAuthMethod: TypeAlias = Literal['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt', 'tls_client_auth', 'self_signed_tls_client_auth']
 
 
 SigningAlgorithm: TypeAlias = Literal['RS256', 'ES256']
@@ -1158,7 +1160,7 @@ SigningAlgorithm: TypeAlias = Literal['RS256', 'ES256']
 OAuthClientAccessTokenSignedResponseAlg: TypeAlias = Literal['ES256', 'RS256']
 
 
-OAuthClientSecurityProfile: TypeAlias = Literal['fapi2']
+OAuthClientSecurityProfile: TypeAlias = Literal['fapi2', 'fapi2_message_signing']
 
 
 DirectoryKind: TypeAlias = Literal['active_directory', 'entra_id']
@@ -1406,6 +1408,13 @@ class OAuthClient(TypedDict):
     require_par: bool
     require_pkce: bool
     dpop_bound_access_tokens: bool
+    tls_client_certificate_bound_access_tokens: bool
+    tls_client_auth_subject_dn: str | None
+    tls_client_auth_san_dns: str | None
+    tls_client_auth_san_uri: str | None
+    tls_client_auth_san_ip: str | None
+    tls_client_auth_san_email: str | None
+    tls_client_auth_authorities: str | None
     refresh_token_rotation: bool
     security_profile: OAuthClientSecurityProfile | None
     first_party: bool
@@ -1955,6 +1964,13 @@ class ClientFields(TypedDict):
     require_par: NotRequired[bool | None]
     require_pkce: NotRequired[bool | None]
     dpop_bound_access_tokens: NotRequired[bool | None]
+    tls_client_certificate_bound_access_tokens: NotRequired[bool | None]
+    tls_client_auth_subject_dn: NotRequired[str | None]
+    tls_client_auth_san_dns: NotRequired[str | None]
+    tls_client_auth_san_uri: NotRequired[str | None]
+    tls_client_auth_san_ip: NotRequired[str | None]
+    tls_client_auth_san_email: NotRequired[str | None]
+    tls_client_auth_authorities: NotRequired[str | None]
     refresh_token_rotation: NotRequired[bool | None]
     security_profile: NotRequired[OAuthClientSecurityProfile | None]
     first_party: NotRequired[bool | None]
