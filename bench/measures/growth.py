@@ -7,7 +7,6 @@ import statistics
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 from uuid import uuid4
 
 import psutil
@@ -28,7 +27,6 @@ from tenants.backend.base import POOL
 from tenants.capacity import main_server
 from tenants.models import DatabaseServer
 from tenants.warm_pool import refill
-from userflow.accounts.models import AdminUser
 from userflow.accounts.realms import ADMINS
 from userflow.admins.actions import create_admin_user
 from userflow.sessions import issue
@@ -162,7 +160,7 @@ def rows(grown: Grown, memory_: dict[str, dict[str, float]]) -> list[Row]:
     total = {name: sum(of[part] for part in ("server", "postgres", "valkey")) for name, of in memory_.items()}
     return [
         _row("31", "memory after that load: server, backends of PostgreSQL, Valkey (PSS)", total, "MiB", most=0.6),
-        _row(f"31", f"start with {first}", _middle(grown[first], "start_s"), "s", most=0.3),
+        _row("31", f"start with {first}", _middle(grown[first], "start_s"), "s", most=0.3),
         _row("32", f"one tenant more with {last}, warm pool filled", _middle(grown[last], "new_ms"), "ms", most=0.01),
         _row("32", f"restart with {last}", _middle(grown[last], "start_s"), "s", most=0.3),
     ]

@@ -10,14 +10,14 @@ import base64
 import random
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http.client import HTTPConnection
 from typing import Any, Final
 from uuid import uuid4
 
 from django.utils.timezone import now
 
-from bench import java, journey, servers, world
+from bench import java, journey, world
 from bench.issuers import CALLBACK, Issuer, json_post
 from bench.measures import growth
 from bench.measures.fleet import NotThere
@@ -73,7 +73,7 @@ def measure(run: Run) -> list[Row]:
         peer = running.enter_context(distribution.serving(run.home, keycloak))
         tenants = world.tenants_with_users(run.sizes.issuers, run.sizes.users_of_issuer, run.say)
         run.say("users of the realms")
-        realms, first = Realms(peer, keycloak), tenants[0]
+        realms = Realms(peer, keycloak)
         programs = [
             _program("platform", platform, [_issuer(tenant) for tenant in tenants]),
             _program(
