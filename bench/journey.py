@@ -1,4 +1,4 @@
-"""Sign users in at hosted pages until the application has its tokens, in a process of its own. Reads its job from standard input.
+"""Sign users in at hosted pages until the application has its tokens, in a process of its own with a job on standard input.
 
 It is a browser without scripts and an application in one: it follows redirects, sends back cookies, fills in an address and a
 password wherever a form has such fields, and exchanges the code (RFC 6749 section 4.1, PKCE of RFC 7636). So it works with any

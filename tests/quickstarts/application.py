@@ -55,7 +55,12 @@ class Application:
                 write_file(self.folder, text)
             else:
                 done = subprocess.run(
-                    shlex.split(text), cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=COMMAND_SECONDS
+                    shlex.split(text),
+                    cwd=self.folder,
+                    env=self.environment,
+                    capture_output=True,
+                    text=True,
+                    timeout=COMMAND_SECONDS,
                 )
                 assert done.returncode == 0, done.stdout + done.stderr
         for name, text in instead.items():

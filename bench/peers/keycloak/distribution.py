@@ -100,7 +100,8 @@ def serving(home: Home, distribution: Distribution) -> Iterator[Server]:
         "http-enabled": "true",
         "http-host": "127.0.0.1",
         "http-port": "{port}",
-        "hostname-strict": "false",
+        # As the platform's BASE_URL (bench/home.py): tokens have it as their issuer.
+        "hostname": "http://127.0.0.1",
         "db-url": f"jdbc:postgresql://{row[0] if row else ''}/{DATABASE}",
         "db-username": "postgres",
         "log-level": "warn",
