@@ -37,5 +37,6 @@ def sentence(samples: Mapping[str, Any]) -> str:
     backends = {name: samples[MEMORY][name]["backends"] for name in PROGRAMS}
     return (
         f"A hosted sign-in is {requests['platform']:.0f} requests here and {requests['keycloak']:.0f} at Keycloak. After"
-        f" the load {backends['platform']} backends of PostgreSQL were open for the platform and {backends['keycloak']} for Keycloak.\n"
+        f" the load {backends['platform']} backends of PostgreSQL were open for the platform and {backends['keycloak']} for"
+        " Keycloak.\n"
     )
