@@ -34,7 +34,10 @@ NAMES = (
     "curves",
     "import",
     "move",
+    "keycloak",
 )
+# Measured only when named: it takes long, and needs Java and Maven.
+ONLY_NAMED = frozenset({"keycloak"})
 ROUNDS, SECONDS = 5, 2.0
 # Of measurements whose rounds take long.
 FEWER_ROUNDS = {"curves": 3, "import": 3, "move": 3}
@@ -50,7 +53,10 @@ def main() -> None:
         published.publish(RESULTS)
         return
     var = Path(os.environ.get("IDENTITY_VAR") or home.ROOT / "var").resolve()
-    with home.opened(var / "bench", keep=options.keep) as own:
+    # Beside Keycloak alone: with the connections that users get.
+    connections = None if options.names == ["keycloak"] else home.MAX_CONNECTIONS
+    tcp = "keycloak" in options.names
+    with home.opened(var / "bench", keep=options.keep, max_connections=connections, tcp=tcp) as own:
         os.environ.update(own.environment)
         _prepare()
         _measure(own, options)
@@ -63,6 +69,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help=f"rounds of every comparison ({ROUNDS}; {fewer})")
     parser.add_argument(
         "--seconds", type=float, default=SECONDS, help=f"how long a subject is under load in a round ({SECONDS:g})"
+    )
+    realms = ",".join(map(str, Sizes().realms))
+    parser.add_argument(
+        "--realms", type=_numbers, help=f"beside Keycloak: numbers of tenants and realms, each takes seconds ({realms})"
     )
     parser.add_argument("--smoke", action="store_true", help="tiny data and one short round: shows that it works")
     parser.add_argument("--keep", action="store_true", help="use the data of an earlier --keep and leave it there")
@@ -104,13 +114,15 @@ def _measure(own: home.Home, options: argparse.Namespace) -> None:
     raw: dict[str, object] = {}
     failed = list[str]()
     runs: dict[str, report.Conditions] = {}
+    sizes = SMOKE if options.smoke else Sizes()
+    sizes = replace(sizes, realms=options.realms) if options.realms else sizes
     with console.status("") as status:
-        for name in [name for name in NAMES if not options.names or name in options.names]:
+        for name in [name for name in NAMES if name in (options.names or set(NAMES) - ONLY_NAMED)]:
             run = Run(
                 own,
                 options.rounds or FEWER_ROUNDS.get(name, ROUNDS),
                 options.seconds,
-                SMOKE if options.smoke else Sizes(),
+                sizes,
                 lambda what, name=name: status.update(f"{name}: {what}"),
                 raw,
             )
@@ -140,7 +152,12 @@ def _command(name: str, options: argparse.Namespace) -> str:
     """Return the command that repeats one measurement of this run."""
     rounds = [f"--rounds {options.rounds}"] if options.rounds else []
     seconds = [] if options.seconds == SECONDS else [f"--seconds {options.seconds:g}"]
-    return " ".join([*options.variables, "bin/bench", name, *rounds, *seconds])
+    realms = [f"--realms {','.join(map(str, options.realms))}"] if options.realms and name in ONLY_NAMED else []
+    return " ".join([*options.variables, "bin/bench", name, *rounds, *seconds, *realms])
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(sorted(int(number) for number in text.split(",")))
 
 
 if __name__ == "__main__":

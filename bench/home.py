@@ -42,16 +42,19 @@ class Home:
 
 
 @contextmanager
-def opened(folder: Path, *, keep: bool, max_connections: int | None = MAX_CONNECTIONS) -> Iterator[Home]:
+def opened(
+    folder: Path, *, keep: bool, max_connections: int | None = MAX_CONNECTIONS, tcp: bool = False
+) -> Iterator[Home]:
     """Start the servers in a new folder (with `keep`: the existing one); remove it at the end, unless `keep`.
 
-    `max_connections` is PostgreSQL's; None for that of bin/serve.
+    `max_connections` is PostgreSQL's; None for that of bin/serve. With `tcp` PostgreSQL listens at an address of the loopback
+    range, for peers whose driver knows no Unix sockets. There it trusts every user of the machine, as long as the run lasts.
     """
     _stop(folder)
     if not keep:
         shutil.rmtree(folder, ignore_errors=True)
     try:
-        yield Home(folder, production_environment(folder, _servers(folder, max_connections)))
+        yield Home(folder, production_environment(folder, _servers(folder, max_connections, tcp=tcp)))
     finally:
         embedded.leave(folder)
         if not keep:
@@ -66,15 +69,18 @@ def _stop(folder: Path) -> None:
             Valkey(folder).stop()
 
 
-def _servers(folder: Path, max_connections: int | None) -> embedded.Servers:
+def _servers(folder: Path, max_connections: int | None, *, tcp: bool) -> embedded.Servers:
     settings = folder / "postgres" / "postgresql.conf"
-    stated = f"max_connections = {max_connections}\n"
-    if max_connections is not None and not settings.exists():
-        # The safe settings of bin/serve; only the number of connections differs.
+    lines = [] if max_connections is None else [f"max_connections = {max_connections}\n"]
+    # At an address of its own, since the port is that of the socket, which another server may have on 127.0.0.1.
+    address = ".".join(["127", *(str(1 + secrets.randbelow(250)) for _ in range(3))])
+    lines += [f"listen_addresses = '{address}'\n"] if tcp else []
+    if lines and not settings.exists():
+        # The safe settings of bin/serve; only these differ.
         embedded.attach(var=folder)
         embedded.leave(folder)
         with settings.open("a", encoding="utf-8") as file:
-            file.write(stated)
+            file.writelines(lines)
     return embedded.attach(var=folder)
 
 

@@ -120,19 +120,21 @@ def run(
         "answers": len(times),
         "seconds": now - began,
         "statuses": statuses,
-        "p50_ms": _quantile(times, 0.50) * 1000,
-        "p95_ms": _quantile(times, 0.95) * 1000,
-        "p99_ms": _quantile(times, 0.99) * 1000,
-        "longest_ms": _quantile(times, 1.0) * 1000,
+        "p50_ms": quantile(times, 0.50) * 1000,
+        "p95_ms": quantile(times, 0.95) * 1000,
+        "p99_ms": quantile(times, 0.99) * 1000,
+        "longest_ms": quantile(times, 1.0) * 1000,
     }
 
 
-def _quantile(ordered: list[float], share: float) -> float:
+def quantile(ordered: list[float], share: float) -> float:
+    """Return the value that this share of the ordered values does not exceed."""
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0.0
 
 
 def main() -> None:
     job = json.load(sys.stdin)
+    del job["journeys"]
     job["requests"] = [text.encode("latin-1") for text in job["requests"]]
     json.dump(run(**job), sys.stdout)
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from bench import plots
+from bench import plots, published_keycloak
 from bench.home import ROOT
 from bench.report import steal_of
-from bench.subjects import LEAVES_OUT, NAMES, REFRESH_LEAVES_OUT
+from bench.subjects import ALSO_LEAVES_OUT, LEAVES_OUT, NAMES
 
 Document = Mapping[str, Any]
 Samples = Sequence[Mapping[str, Any]]
@@ -41,6 +41,18 @@ REQUESTS: Final = (
     Request("list of 20 users with the total", "list", "list"),
     Request("refresh, with a new refresh token", "peers_refresh", "peers"),
     Request("read of a credential, decrypted and audited", "credential", "backends"),
+)
+# Both programs in one run, with users of many tenants: not to be compared with the rows above.
+BESIDE_KEYCLOAK: Final = (
+    Request("hosted sign-in (code flow with PKCE), 21 tenants", "keycloak_sign_in", "keycloak"),
+    Request("login without a page, 21 tenants", "keycloak_login", "keycloak"),
+    Request("refresh of an application", "keycloak_refresh", "keycloak"),
+    Request("client_credentials, 21 tenants", "keycloak_client_credentials", "keycloak"),
+    Request("introspection, 21 tenants", "keycloak_introspection", "keycloak"),
+    Request("userinfo, 21 tenants", "keycloak_userinfo", "keycloak"),
+    Request("new user with a password, 21 tenants", "keycloak_new_user", "keycloak"),
+    Request("list of 20 users, 21 tenants", "keycloak_list", "keycloak"),
+    Request("metadata and keys, 21 tenants", "keycloak_metadata", "keycloak"),
 )
 # Measured one after the other, in ms, instead of by eight callers.
 NEW_TENANT: Final = Request("new tenant", "provisioning", "provisioning")
@@ -75,6 +87,7 @@ def tables(document: Document) -> dict[str, dict[str, str]]:
         "README.md": {"requests": _requests(document)},
         "docs/performance.md": {
             "programs": _programs(document),
+            "keycloak": published_keycloak.sentence(document["samples"]),
             "targets": _targets(document),
             "curves": _curves(document),
         },
@@ -98,7 +111,7 @@ def filled(text: str, blocks: Mapping[str, str]) -> str:
 def _requests(document: Document) -> str:
     """Return one row for each request, one column for each program."""
     rows = []
-    for request in REQUESTS:
+    for request in _measured(document):
         programs = _samples(document, request)
         cells = [
             f"{_per_second(programs[name])}/s, {_milliseconds(_all_cpu(programs[name]))}" if name in programs else NONE
@@ -108,18 +121,21 @@ def _requests(document: Document) -> str:
     times = _times_of_new_tenant(document)
     cells = [_milliseconds(times[name]) if name in times else NONE for name in NAMES]
     rows.append([NEW_TENANT.name, *cells, f"`{_command(document, NEW_TENANT)}`"])
+    command = f"`{_command(document, BESIDE_KEYCLOAK[0])}`"
+    for what, values in published_keycloak.lines(document["samples"]):
+        rows.append([what, *(values.get(name, NONE) for name in NAMES), command])
     return _table(["request", *NAMES.values(), "command"], rows)
 
 
 def _programs(document: Document) -> str:
     """Return one row for each request and program."""
     rows = []
-    for request in REQUESTS:
+    for request in _measured(document):
         for name, taken in _samples(document, request).items():
-            more = f", {REFRESH_LEAVES_OUT}" if (request.samples, name) == ("peers_refresh", "django-allauth") else ""
+            also = ALSO_LEAVES_OUT.get((request.samples, name))
             cpu = [_milliseconds(_middle(taken, which) / 1000) for which in ("server_us", "postgres_us")]
             times = [_milliseconds(_middle(taken, which)) for which in ("p50_ms", "p99_ms")]
-            left_out = f"{LEAVES_OUT[name]}{more}" or NONE
+            left_out = ", ".join(filter(None, (LEAVES_OUT[name], also))) or NONE
             command = f"`{_command(document, request)}`"
             rows.append([request.name, NAMES[name], _per_second(taken), *cpu, *times, left_out, command])
     for name, time in _times_of_new_tenant(document).items():
@@ -127,6 +143,11 @@ def _programs(document: Document) -> str:
         rows.append([NEW_TENANT.name, NAMES[name], *cells, f"`{_command(document, NEW_TENANT)}`"])
     heads = ["requests/s", "CPU of the server", "CPU of PostgreSQL", "p50", "p99", "leaves out", "command"]
     return _table(["request", "program", *heads], rows)
+
+
+def _measured(document: Document) -> list[Request]:
+    """Return the requests of the tables: those beside Keycloak only once it was measured."""
+    return [*REQUESTS, *(request for request in BESIDE_KEYCLOAK if request.samples in document["samples"])]
 
 
 def _targets(document: Document) -> str:

@@ -38,6 +38,8 @@ class Subject:
     renewal: tuple[str, str] | None = None
     # Makes the requests of each round, instead of `requests`.
     prepare: Callable[[], Sequence[bytes]] | None = None
+    # Sign-ins at hosted pages instead of requests: see bench/journey.py.
+    journeys: Sequence[dict[str, str]] = ()
 
     def prepared(self) -> Subject:
         """Return the subject with the requests of a round."""
@@ -55,12 +57,14 @@ class Sample:
     p50_ms: float
     p99_ms: float
     statuses: dict[str, int] = field(default_factory=dict)
+    # More than one for a sign-in at hosted pages.
+    requests_of_each: float = 1.0
 
 
 def load(subject: Subject, seconds: float) -> subprocess.Popen[str]:
     """Start a client process that loads the subject; `answers_of` waits for it."""
     client = subprocess.Popen(
-        [sys.executable, "-P", "-m", "bench.load"],
+        [sys.executable, "-P", "-m", "bench.journey" if subject.journeys else "bench.load"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -74,6 +78,7 @@ def load(subject: Subject, seconds: float) -> subprocess.Popen[str]:
         "per_second": subject.per_second,
         "once": subject.once,
         "renewal": subject.renewal,
+        "journeys": subject.journeys,
     }
     assert client.stdin is not None  # stdin and stdout are pipes
     json.dump(job, client.stdin)
@@ -106,6 +111,7 @@ def sample(home: Home, subject: Subject, seconds: float) -> Sample:
         p50_ms=counted["p50_ms"],
         p99_ms=counted["p99_ms"],
         statuses=counted["statuses"],
+        requests_of_each=counted.get("requests_of_each", 1.0),
     )
 
 

@@ -29,6 +29,10 @@ class Sizes:
     threads: tuple[int, ...] = (2, 4, 8, 16)
     tenants_read: tuple[int, ...] = (1, 10, 100, 500)
     users_read: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
+    # Beside Keycloak: tenants and realms with users that requests visit, and of which one more is created.
+    issuers: int = 21
+    users_of_issuer: int = 100
+    realms: tuple[int, ...] = (1, 100)
 
 
 SMOKE = Sizes(
@@ -45,6 +49,9 @@ SMOKE = Sizes(
     threads=(2,),
     tenants_read=(1, 3),
     users_read=(30, 3000),
+    issuers=2,
+    users_of_issuer=20,
+    realms=(1, 4),
 )
 
 

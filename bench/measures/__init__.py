@@ -9,6 +9,7 @@ from bench.measures import (
     fleet,
     frame,
     imports,
+    keycloak,
     limits,
     moves,
     openid,
@@ -40,4 +41,5 @@ MEASURES: dict[str, Callable[[Run], list[Row]]] = {
     "curves": throughput.measure,
     "import": imports.measure,
     "move": moves.measure,
+    "keycloak": keycloak.measure,
 }

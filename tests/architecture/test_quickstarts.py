@@ -11,7 +11,7 @@ SAMPLES = ("django-authlib/app.py", "single-page-app/app.js", "protected-api/app
 MARKED = re.compile(r"(?:#|//) --- configuration\n(.*?)\n+(?:#|//) --- end of configuration", re.DOTALL)
 MOST_LINES = 10
 # Of a complete file, which has the rest of the application too.
-MOST_LINES_OF_FILE = {"go": 70}
+MOST_LINES_OF_FILE = {"go": 70, "xml": 35}
 MOST_LINES_OF_OTHER_FILES = 32
 
 

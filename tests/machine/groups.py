@@ -64,10 +64,11 @@ APART = {
     "go": ("quickstarts", "requirements/quickstarts.txt"),
     "django-admin": ("libraries", "requirements/libraries.txt"),
 }
-# Program that Debian does not have: where it comes from. Its tests are left out without it even in CI.
+# Program that Debian does not have, or that is large there: where it comes from. Its tests are left out without it even in CI.
 FROM_ELSEWHERE = {
+    "mvn": "https://maven.apache.org/install.html, Debian: apt-get install maven default-jdk-headless",
     "helm": "https://helm.sh/docs/intro/install/",
-    "oauth2-proxy": "https://oauth2-proxy.github.io/oauth2-proxy/installation",
+    "oauth2-proxy": "go install github.com/oauth2-proxy/oauth2-proxy/v7@v7.15.6",
 }
 PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
 

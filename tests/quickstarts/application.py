@@ -19,6 +19,8 @@ PYTHON_PROGRAMS = Path(sysconfig.get_path("data")) / "quickstarts" / "bin"
 NODE_FOLDER = Path(__file__).parent / "node"
 GO_FOLDER = Path(__file__).parent / "go"
 START_SECONDS = 90
+# Maven downloads what it has not yet.
+COMMAND_SECONDS = 400
 
 
 class Application:
@@ -28,7 +30,7 @@ class Application:
         self.folder, self.host, self.port = folder, host, free_port()
         kept = {name: value for name, value in os.environ.items() if name in ("HOME", "LANG") or name.startswith("GO")}
         programs = os.pathsep.join([str(PYTHON_PROGRAMS), str(node_programs()[0].parent), os.environ["PATH"]])
-        ports = dict.fromkeys(("PORT", "FLASK_RUN_PORT", "UVICORN_PORT"), str(self.port))
+        ports = dict.fromkeys(("PORT", "FLASK_RUN_PORT", "UVICORN_PORT", "SERVER_PORT"), str(self.port))
         self.environment = {**kept, "PATH": programs, **ports, "NEXT_TELEMETRY_DISABLED": "1", **variables}
         self._processes: list[subprocess.Popen[bytes]] = []
 
@@ -53,7 +55,12 @@ class Application:
                 write_file(self.folder, text)
             else:
                 done = subprocess.run(
-                    shlex.split(text), cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=60
+                    shlex.split(text),
+                    cwd=self.folder,
+                    env=self.environment,
+                    capture_output=True,
+                    text=True,
+                    timeout=COMMAND_SECONDS,
                 )
                 assert done.returncode == 0, done.stdout + done.stderr
         for name, text in instead.items():

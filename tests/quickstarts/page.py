@@ -12,8 +12,8 @@ BLOCKS = [
     for language, block in re.findall(r"^```(\w+)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 ]
 # The first line of a block that is a file, or the end of one.
-_NAME = re.compile(r"(?:#|//) (?P<name>\S+\.\w+)(?P<at_end>, at the end)?")
-_INSTALLS = ("pip install ", "npm install ", "go get ", "go mod ")
+_NAME = re.compile(r"(?:#|//|<!--) (?P<name>\S+\.\w+)(?P<at_end>, at the end)?(?: -->)?")
+_INSTALLS = ("pip install ", "npm install ", "go get ", "go mod ", "go install ")
 
 
 def block(heading: str, language: str = "") -> str:

@@ -1,0 +1,1 @@
+"""Keycloak: its distribution from Maven Central, a server in production mode, and its realms."""
