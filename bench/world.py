@@ -129,6 +129,11 @@ def admin_token(tenant_id: UUID) -> str:
     if user is None:
         name = f"admin-{tenant_id.hex[:12]}"
         user, _ = create_admin_user(tenant_id=tenant_id, username=name, email=f"{name}@example.com", password=PASSWORD)
+    return token_of(user)
+
+
+def token_of(user: AdminUser) -> str:
+    """Return an access token of an admin user, with its session."""
     with ADMINS.atomic():
         tokens = completion_of(user, amr=PASSWORD_AMR, delivery=ApplicationTokens()).open(ADMINS, user).tokens
     assert tokens is not None  # delivered to an application

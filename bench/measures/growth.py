@@ -27,11 +27,7 @@ from tenants.backend.base import POOL
 from tenants.capacity import main_server
 from tenants.models import DatabaseServer
 from tenants.warm_pool import refill
-from userflow.accounts.realms import ADMINS
 from userflow.admins.actions import create_admin_user
-from userflow.sessions import issue
-from userflow.signin.actions import subject_of
-from userflow.signin.proofs import PASSWORD_AMR
 
 # Created at each step and timed; restarts of each program.
 NEW, RESTARTS = 3, 3
@@ -101,8 +97,7 @@ def _time_to_create_tenant(ours: Server, authorization: str) -> float:
 def _operator_token() -> str:
     name = f"operator-{uuid4().hex[:8]}"
     user, _ = create_admin_user(tenant_id=None, username=name, email=f"{name}@example.com", password=world.PASSWORD)
-    with ADMINS.atomic():
-        return issue.open_session(ADMINS, user, subject_of(user), amr=PASSWORD_AMR, tenant=None).access_token
+    return world.token_of(user)
 
 
 # --- memory ----------------------------------------------------------------------------------------------------------
