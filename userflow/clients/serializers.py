@@ -108,7 +108,7 @@ class ClientChanges(serializers.Serializer[object]):
     )
     dpop_bound_access_tokens = Boolean(required=False)
     tls_client_certificate_bound_access_tokens = Boolean(required=False)
-    tls_client_auth_subject_dn = _subject(1024, "Subject of the certificate for tls_client_auth (RFC 4514).")
+    tls_client_auth_subject_dn = _subject(1024, "Subject for tls_client_auth (RFC 4514).")
     tls_client_auth_san_dns = _subject(255, "Or a DNS name among its alternative names.")
     tls_client_auth_san_uri = _subject(1024, "Or a URI among them.")
     tls_client_auth_san_ip = _subject(45, "Or an IP address among them.")
@@ -117,7 +117,7 @@ class ClientChanges(serializers.Serializer[object]):
         max_length=LONGEST_PEM,
         required=False,
         allow_null=True,
-        help_text="Certificates (PEM) of the authorities that issue the certificate for tls_client_auth.",
+        help_text="Certificates (PEM) of its authorities.",
     )
     refresh_token_rotation = Boolean(
         required=False,

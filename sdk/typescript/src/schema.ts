@@ -3681,7 +3681,7 @@ export interface components {
             self_registration?: boolean | null;
             /** @description Labels of your choice to filter by. */
             tags?: string[] | null;
-            /** @description Certificates (PEM) of the authorities that issue the certificate for tls_client_auth. */
+            /** @description Certificates (PEM) of its authorities. */
             tls_client_auth_authorities?: string | null;
             /** @description Or a DNS name among its alternative names. */
             tls_client_auth_san_dns?: string | null;
@@ -3691,7 +3691,7 @@ export interface components {
             tls_client_auth_san_ip?: string | null;
             /** @description Or a URI among them. */
             tls_client_auth_san_uri?: string | null;
-            /** @description Subject of the certificate for tls_client_auth (RFC 4514). */
+            /** @description Subject for tls_client_auth (RFC 4514). */
             tls_client_auth_subject_dn?: string | null;
             /** @description Whether tokens are bound to the client's certificate (RFC 8705). */
             tls_client_certificate_bound_access_tokens?: boolean | null;
@@ -5571,35 +5571,33 @@ export interface components {
              */
             tenant_id: string;
             /**
-             * @description Authorities (PEM) that issue the client's certificate; null: none.
+             * @description Its authorities (PEM); null: none.
              * @example -----BEGIN CERTIFICATE-----
-             *     MIIB…
-             *     -----END CERTIFICATE-----
              */
             tls_client_auth_authorities: string | null;
             /**
-             * @description DNS name in the client's certificate; null: none.
-             * @example app.example.com
+             * @description DNS name in the certificate; null: none.
+             * @example app.example
              */
             tls_client_auth_san_dns: string | null;
             /**
-             * @description E-mail address in the client's certificate; null: none.
+             * @description E-mail address in the certificate; null: none.
              * @example app@example.com
              */
             tls_client_auth_san_email: string | null;
             /**
-             * @description IP address in the client's certificate; null: none.
+             * @description IP address in the certificate; null: none.
              * @example 192.0.2.10
              */
             tls_client_auth_san_ip: string | null;
             /**
-             * @description URI in the client's certificate; null: none.
-             * @example spiffe://example.com/app
+             * @description URI in the certificate; null: none.
+             * @example urn:app
              */
             tls_client_auth_san_uri: string | null;
             /**
-             * @description Subject of the client's certificate; null: none.
-             * @example CN=app,O=Example,C=DE
+             * @description Subject of the certificate; null: none.
+             * @example CN=app
              */
             tls_client_auth_subject_dn: string | null;
             /** @description Whether tokens are bound to the client's certificate (RFC 8705). */
