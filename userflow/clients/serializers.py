@@ -109,10 +109,10 @@ class ClientChanges(serializers.Serializer[object]):
     dpop_bound_access_tokens = Boolean(required=False)
     tls_client_certificate_bound_access_tokens = Boolean(required=False)
     tls_client_auth_subject_dn = _subject(1024, "Subject for tls_client_auth (RFC 4514).")
-    tls_client_auth_san_dns = _subject(255, "Or a DNS name among its alternative names.")
-    tls_client_auth_san_uri = _subject(1024, "Or a URI among them.")
-    tls_client_auth_san_ip = _subject(45, "Or an IP address among them.")
-    tls_client_auth_san_email = _subject(320, "Or an e-mail address among them.")
+    tls_client_auth_san_dns = _subject(255, "Or an alternative name: DNS.")
+    tls_client_auth_san_uri = _subject(1024, "Or a URI.")
+    tls_client_auth_san_ip = _subject(45, "Or an IP address.")
+    tls_client_auth_san_email = _subject(320, "Or an e-mail address.")
     tls_client_auth_authorities = Certificates(
         max_length=LONGEST_PEM,
         required=False,

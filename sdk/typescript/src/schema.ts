@@ -3683,13 +3683,13 @@ export interface components {
             tags?: string[] | null;
             /** @description Certificates (PEM) of its authorities. */
             tls_client_auth_authorities?: string | null;
-            /** @description Or a DNS name among its alternative names. */
+            /** @description Or an alternative name: DNS. */
             tls_client_auth_san_dns?: string | null;
-            /** @description Or an e-mail address among them. */
+            /** @description Or an e-mail address. */
             tls_client_auth_san_email?: string | null;
-            /** @description Or an IP address among them. */
+            /** @description Or an IP address. */
             tls_client_auth_san_ip?: string | null;
-            /** @description Or a URI among them. */
+            /** @description Or a URI. */
             tls_client_auth_san_uri?: string | null;
             /** @description Subject for tls_client_auth (RFC 4514). */
             tls_client_auth_subject_dn?: string | null;
