@@ -89,6 +89,8 @@ class Completion:
         """
         realm.require_transaction()
         _check_address(user, self.tenant)
+        # Not before: until here the last step may still turn out wrong, and that is not the user's doing.
+        set_actor(user.principal_kind, str(user.pk))
         unsaved = _Unsaved.of(realm, self)
         digest = hash_token(unsaved.refresh_token) if unsaved.refresh_token else None
         rights = session_queries.open_session(
@@ -199,7 +201,6 @@ def completion_of(
     step, what `delivery.subject` raises, UnknownTenant, TenantSuspended.
     """
     tenant = tenant_of(user)
-    set_actor(user.principal_kind, str(user.pk))
     if login is None:
         if not _is_enough(user, amr, tenant):
             raise InsufficientAuthentication

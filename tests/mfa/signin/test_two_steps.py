@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from identity_platform.audit.models import TenantEvent
+from tenants.context import in_tenant
 from tests.mfa.people import TestUser, code_to, new_user
 from tests.mfa.people import wrong_code as wrong_for
 from tests.world import PASSWORD, Api, TestTenant
@@ -228,3 +230,13 @@ def test_required_factor_applies_to_tenant_admins(strict: TestTenant) -> None:
     headers = {"X-Enrollment-Ticket": response.headers["X-Enrollment-Ticket"]}
     begun = Api().post("/webauthn/admin/totp/beginSetup", {"email": strict.admin.email}, headers=headers)
     assert begun.status_code == 200
+
+
+def test_wrong_backup_code_is_not_recorded_as_done_by_the_user(tenant: TestTenant) -> None:
+    person = new_user(tenant).enrol_totp()
+    login = person.sign_in().json()
+    body = {**person.name, "mfa_token": login["mfa_token"], "backup_code": "aaaa-aaaa-aaaa-aaaa"}
+    assert Api().post("/webauthn/totp/verifyLogin", body).status_code == 400
+    with in_tenant(tenant.id):
+        event = TenantEvent.objects.filter(action="factor.refused", target_id=str(person.id)).latest("id")
+    assert event.actor_id != str(person.id)
