@@ -14,7 +14,8 @@ from openid.authorization.parameters import CREATE, Sent
 from openid.authorization.requests import Pending, begin_request, keep_pushed, read_request, response_to, returned
 from openid.clients import find_client, find_client_with_tenant
 from openid.errors import ACCESS_DENIED, TEMPORARILY_UNAVAILABLE, AuthorizationRejected, RequestRejected
-from openid.pages.journey import JourneyPage
+from openid.pages.sign_in import SignInPage
+from openid.pages.steps import Steps
 from openid.tenant_of_request import is_address_of
 from tenants import lookup
 from tenants.context import in_tenant
@@ -28,8 +29,8 @@ from userflow.credentials import attempts
 FORM = "application/x-www-form-urlencoded"
 
 
-class Authorize(JourneyPage):
-    """Send the browser back to the application, or to the pages where its user signs in and consents."""
+class Authorize(SignInPage):
+    """Send the browser back to the application, or show the page where its user signs in."""
 
     # `request` is a parameter of the protocol here, not the handle of a stored request.
     stated_handle = stated_journey = ""
@@ -59,11 +60,11 @@ class Authorize(JourneyPage):
         # WSGI passes bytes as Latin-1 characters (PEP 3333).
         return Sent.from_form(self.request.META.get("QUERY_STRING", "").encode("latin-1", "replace"))
 
-    def get(self, request: HttpRequest) -> HttpResponse:
+    def get(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
         """Read the request from the query. Raises AuthorizationRejected."""
         return self._begin()
 
-    def post(self, request: HttpRequest) -> HttpResponse:
+    def post(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
         """Read the request from a form (OpenID Connect Core section 3.1.2.1). Raises AuthorizationRejected."""
         if request.content_type != FORM:
             raise AuthorizationRejected(f"Send the parameters as {FORM}.")
@@ -101,15 +102,21 @@ class Authorize(JourneyPage):
             response = flow.answer_without_pages(pending, self.session)
             if response is None:
                 attempts.limit_address("authorization")
-                page = self._first_page(pending)
-                return redirect_to(f"{self.root}/{page}?request={begin_request(pending, self.browser)}")
+                return self._first_page(pending, begin_request(pending, self.browser))
         return self.respond(response, pending.client)
 
-    def _first_page(self, pending: Pending) -> str:
+    def _first_page(self, pending: Pending, handle: str) -> HttpResponse:
         """Return the page that a request begins with: with `prompt=create` the registration, if it is open."""
-        self.pending = pending
-        creates = CREATE in pending.parameters.prompts and self.registration_client is not None
-        return "register" if creates else "signin"
+        self.pending, self.handle = pending, handle
+        self.continue_journey(handle, Steps())
+        self.speak(self.session.user.language if self.session is not None else "")
+        if CREATE in pending.parameters.prompts and self.registration_client is not None:
+            return self.to("register")
+        return self.ask() if self.next_step() is flow.Step.SIGN_IN else self.go_on()
+
+    @property
+    def address(self) -> str:
+        return self.href("signin") if self.handle else super().address
 
     def _as_link(self, pending: Pending) -> str:
         """Return this endpoint with the request: with a link browsers send their cookies from another site too."""

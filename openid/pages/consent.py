@@ -9,11 +9,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from identity_platform.api.errors import ApiError
-from openid.authorization.flow import Step, choose_account, complete, deny, record_consent
+from openid.authorization.flow import Step, choose_account, deny, record_consent
 from openid.authorization.parameters import Parameters
 from openid.authorization.requests import Pending
 from openid.device.codes import find_device, unsealed
-from openid.errors import ACCESS_DENIED, StepRequired
+from openid.errors import ACCESS_DENIED
 from openid.pages import errors
 from openid.pages.journey import JourneyPage, SignedInPage
 from tenants.context import in_tenant
@@ -31,13 +31,6 @@ IN_WORDS: Final = {
     "offline_access": gettext_lazy("Keep this access while you are not using it"),
     # Audiences: who accepts the tokens. Resources of the tenant's own are shown by the names that it gives them.
     settings.TOKEN_AUDIENCE: gettext_lazy("Call this service for you, as far as listed here"),
-}
-
-_PAGES: Final = {
-    Step.SIGN_IN: "signin",
-    Step.STEP_UP: "step-up",
-    Step.SELECT_ACCOUNT: "select-account",
-    Step.CONSENT: "consent",
 }
 
 
@@ -67,19 +60,7 @@ class ContinuePage(JourneyPage):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """Redirect. Without a request the user goes to the account page."""
-        if self.pending is None:
-            return self.to("account" if self.session is not None else "signin")
-        step = self.next_step()
-        if step is Step.STEP_UP and self.session is not None and not self.session.user.mfa_methods:
-            return self.to("enroll", own="1")
-        if step is not Step.DONE:
-            return self.to(_PAGES[step])
-        try:
-            with in_tenant(self.tenant.tenant_id):
-                response = complete(self.pending, self.session)
-        except StepRequired as needed:
-            return self.to(_PAGES[Step(needed.step)])
-        return self.respond(response, self.pending.client)
+        return self.go_on()
 
 
 class RequestPage(SignedInPage):

@@ -75,10 +75,18 @@ class PasswordField(forms.CharField):
         self.validators = [*self.validators, ProhibitNullCharactersValidator(), _NO_SURROGATES]
 
 
-class EmailForm(PageForm):
-    """The first step: who signs in. Browsers offer passkeys in its field."""
+class SignInForm(PageForm):
+    """Who signs in, and the password. Browsers offer passkeys in the first field."""
 
     email = EmailField(autocomplete="username webauthn")
+    password = PasswordField(label=_("Password"), autocomplete="current-password")
+
+    def focus(self) -> "PageForm":
+        """Mark the field for the password if the address is known."""
+        if not self.is_bound and self.initial.get("email"):
+            self.fields["password"].widget.attrs["autofocus"] = True
+            return self
+        return super().focus()
 
 
 class AddressForm(PageForm):

@@ -17,11 +17,11 @@ from identity_platform.api.errors import ApiError
 from identity_platform.audit.origin import set_actor
 from mfa.remembered_devices import Cookie
 from openid import browser
-from openid.authorization.flow import Step, next_step
+from openid.authorization.flow import Step, complete, next_step
 from openid.authorization.requests import Pending, pending_request
 from openid.authorization.responses import FORM_POST, AuthorizationResponse
 from openid.device.codes import keep_approved_codes
-from openid.errors import RequestExpired
+from openid.errors import RequestExpired, StepRequired
 from openid.models import AuthorizationCode
 from openid.pages import errors
 from openid.pages.page import Context, Page
@@ -40,6 +40,12 @@ from userflow.signin.delivery import BrowserCookie
 from userflow.signin.pipeline import SignedIn
 
 NO_STEPS: Final = Steps()
+_PAGES: Final = {
+    Step.SIGN_IN: "signin",
+    Step.STEP_UP: "step-up",
+    Step.SELECT_ACCOUNT: "select-account",
+    Step.CONSENT: "consent",
+}
 _HOST: Final = re.compile(r"[A-Za-z0-9.-]+(:[0-9]{1,5})?")
 
 
@@ -228,16 +234,44 @@ class JourneyPage(Page):
         raise InsufficientAuthentication
 
     def enter(self, signed_in: SignedIn[Account], response: HttpResponse | None = None) -> HttpResponse:
-        """Begin the session that a sign-in has opened, in place of the browser's earlier one, and go on."""
+        """Begin the session that a sign-in has opened, in place of the browser's earlier one, and go on.
+
+        Where nothing is left to do, the application gets its response at once.
+        """
         assert signed_in.cookie is not None  # delivered to a browser
-        response = response or self.to("continue")
         with in_tenant(self.tenant.tenant_id):
             session = find_browser_session(signed_in.cookie)
             if session is not None:
                 self._replace_earlier(session)
+        self.__dict__["session"] = session
+        if response is None:
+            try:
+                response = self.go_on()
+            except ApiError:
+                # The user is signed in all the same. The next page says what is wrong with the request.
+                response = self.to("continue")
         browser.set_session_cookie(response, self.tenant.tenant_id, signed_in.cookie)
         self.steps = NO_STEPS
         return response
+
+    def go_on(self) -> HttpResponse:
+        """Return the response to the application's request, or a redirect to the page of its next step.
+
+        Without a request the user goes to the account page. Raises RequestExpired.
+        """
+        if self.pending is None:
+            return self.to("account" if self.session is not None else "signin")
+        step = self.next_step()
+        if step is Step.STEP_UP and self.session is not None and not self.session.user.mfa_methods:
+            return self.to("enroll", own="1")
+        if step is not Step.DONE:
+            return self.to(_PAGES[step])
+        try:
+            with in_tenant(self.tenant.tenant_id):
+                response = complete(self.pending, self.session)
+        except StepRequired as needed:
+            return self.to(_PAGES[Step(needed.step)])
+        return self.respond(response, self.pending.client)
 
     def keep_device(self, response: HttpResponse, device: Cookie) -> HttpResponse:
         """Send the cookie of a browser that skips the second step."""

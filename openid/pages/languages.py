@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.utils.http import escape_leading_slashes
 
 from openid import browser
@@ -14,9 +14,9 @@ CHOSEN_LANGUAGE: Final = "chosen_language"
 KEPT_SECONDS: Final = 365 * 86_400
 
 
-def language_links(request: HttpRequest) -> list[tuple[str, str, str]]:
-    """Return the languages with their own names and the addresses that show this page in them."""
-    return [(code, name, _address(request, code)) for code, name in named_languages()]
+def language_links(address: str) -> list[tuple[str, str, str]]:
+    """Return the languages with their own names and the addresses that show the page of this address in them."""
+    return [(code, name, _address(address, code)) for code, name in named_languages()]
 
 
 def is_choice_of_language(request: HttpRequest) -> bool:
@@ -30,7 +30,7 @@ def choose_language(request: HttpRequest, tenant: TenantContext) -> HttpResponse
 
     Any site may send a browser to such a link: it changes the words of the pages and nothing else.
     """
-    response = HttpResponse(status=303, headers={"Location": _address(request)})
+    response = HttpResponse(status=303, headers={"Location": _address(request.get_full_path())})
     if language := known_language(request.GET.getlist(CHOSEN_LANGUAGE)):
         browser.set_cookie(response, browser.LANGUAGE, tenant.tenant_id, language, max_age=KEPT_SECONDS)
     return response
@@ -47,12 +47,13 @@ def forget_language(request: HttpRequest, response: HttpResponse, tenant: Tenant
         browser.delete_cookie(response, browser.LANGUAGE, tenant.tenant_id)
 
 
-def _address(request: HttpRequest, language: str = "") -> str:
-    """Return the address of the requested page, as a choice of this language if one is given."""
-    query = request.GET.copy()
+def _address(address: str, language: str = "") -> str:
+    """Return the address of a page, as a choice of this language if one is given."""
+    path, _, parameters = address.partition("?")
+    query = QueryDict(parameters, mutable=True)
     query.pop(CHOSEN_LANGUAGE, None)
     if language:
         query[CHOSEN_LANGUAGE] = language
     # A path may begin with the two slashes of another host.
-    path = escape_leading_slashes(request.get_full_path().partition("?")[0])
+    path = escape_leading_slashes(path)
     return f"{path}?{query.urlencode()}" if query else path

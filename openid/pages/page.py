@@ -170,6 +170,11 @@ class Page(JourneyState):
         return response
 
     @property
+    def address(self) -> str:
+        """Return the address of the page, with which it is shown again in another language."""
+        return self.request.get_full_path()
+
+    @property
     def ui_locales(self) -> tuple[str, ...]:
         """Return the languages that the application's request asks for, preferred first."""
         return ()
@@ -236,7 +241,7 @@ class Page(JourneyState):
             "root": self.root if tenant else "",
             "query": self.query,
             "brand": brand_of(tenant, self.branding, language) if tenant else None,
-            "languages": language_links(self.request) if tenant else [],
+            "languages": language_links(self.address) if tenant else [],
         }
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Sign in: the address first, then the password or a passkey. Unknown addresses get the same pages."""
+"""Sign in with address and password, or with a passkey. Unknown addresses get the same pages."""
 
 from dataclasses import replace
 
@@ -33,8 +33,9 @@ class PasswordSignIn(JourneyPage):
     def sign_in(self, email: str, password: str) -> HttpResponse:
         """Check a password and go on: to the application, to the second step, or to what the tenant requires first.
 
-        Raises what `sign_in_browser` raises, but WrongCredentials in place of EmailNotVerified: an unverified account may be
-        one that an attacker registered to learn whether the address was free. Its owner gets the mail again.
+        Raises what `sign_in_browser` raises, but WrongOrUnverified in place of EmailNotVerified, and of WrongCredentials where
+        the tenant requires a verified address: an unverified account may be one that an attacker registered to learn whether
+        the address was free. Its owner gets the mail again.
         """
         try:
             result = sign_in_browser(
@@ -42,7 +43,11 @@ class PasswordSignIn(JourneyPage):
             )
         except EmailNotVerified as problem:
             remind_of_email_proof(tenant_id=self.tenant.tenant_id, email=email)
-            raise WrongCredentials from problem
+            raise errors.WrongOrUnverified from problem
+        except WrongCredentials as problem:
+            if email_verification.is_required(self.tenant):
+                raise errors.WrongOrUnverified from problem
+            raise
         return self._after_password(result)
 
     def _after_password(self, result: SignedIn[EndUser] | Waiting[EndUser]) -> HttpResponse:
@@ -104,32 +109,42 @@ class PasskeySignIn(FormPage, JourneyPage):
         return self.enter(verified.signed_in)
 
 
-class SignInPage(PasskeySignIn):
-    """Ask for the address, and accept a passkey that the browser offers."""
+class SignInPage(PasswordSignIn, PasskeySignIn):
+    """Ask for address and password, and accept a passkey that the browser offers."""
 
     template = "sign_in"
     title = _("Sign in")
-    form_class = forms.EmailForm
+    form_class = forms.SignInForm
 
     def get(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
         """Show the page, unless the browser's session is enough. `again` is for one that cannot be verified otherwise."""
         if self.next_step() is not Step.SIGN_IN and not {"another", "again"} & request.GET.keys():
             return self.to("continue")
+        return self.ask(another="another" in request.GET)
+
+    def ask(self, *, another: bool = False) -> HttpResponse:
+        """Show the form, with the address that is probably the user's unless `another` one is to be entered."""
         self.remember_request()
-        email = "" if "another" in request.GET else self.expected_email
-        return self.show(forms.EmailForm(initial={"email": email}))
+        return self.show(forms.SignInForm(initial={"email": "" if another else self.expected_email}))
 
     def submit(self, form: forms.PageForm) -> HttpResponse:
-        """Go on to the password of the address."""
-        self.steps = self.steps.only_email(form.cleaned_data["email"])
-        return self.to("signin/password")
+        """Sign in with the password."""
+        email = form.cleaned_data["email"]
+        self.steps = self.steps.only_email(email)
+        return self.sign_in(email, form.cleaned_data["password"])
 
     def context(self) -> Context:
-        return {**self.application(), "may_register": self.registration_client is not None, "stage": SIGN_IN}
+        return {
+            **self.application(),
+            "action": self.href("signin"),
+            "may_register": self.registration_client is not None,
+            "stage": SIGN_IN,
+            "verifies": email_verification.is_required(self.tenant),
+        }
 
 
 class PasswordPage(PasswordSignIn, PasskeySignIn):
-    """Ask for the password of the address that was entered before, or for a passkey."""
+    """Ask for the password of an address that is known from a mail, or for a passkey."""
 
     needed = "email"
     template = "password"
@@ -150,12 +165,7 @@ class PasswordPage(PasswordSignIn, PasskeySignIn):
 
     def submit(self, form: forms.PageForm) -> HttpResponse:
         """Sign in with the password."""
-        try:
-            return self.sign_in(self.steps.email, form.cleaned_data["password"])
-        except WrongCredentials as problem:
-            if email_verification.is_required(self.tenant):
-                raise errors.WrongOrUnverified from problem
-            raise
+        return self.sign_in(self.steps.email, form.cleaned_data["password"])
 
     def context(self) -> Context:
         required = email_verification.is_required(self.tenant)

@@ -35,5 +35,4 @@ class FormBrowser:
 
     def signs_in(self, email: str, password: str) -> str:
         """Sign in at the hosted pages; return the text of the application's page."""
-        self.sends(email=email)
-        return self.sends(password=password)
+        return self.sends(email=email, password=password)

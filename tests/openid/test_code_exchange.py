@@ -231,8 +231,7 @@ def test_code_outlives_a_sign_in_again(tenant: TestTenant, user: User) -> None:
     first = begin(visitor)
     code = code_of(visitor.page)
     begin(visitor, prompt="login")
-    visitor.sends(email=user.email)
-    code_of(visitor.sends(password=user.password))
+    code_of(visitor.sends(email=user.email, password=user.password))
     assert first.exchange(code).status_code == 200
 
 

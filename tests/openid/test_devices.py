@@ -63,9 +63,7 @@ def signs_in_again(visitor: Visitor, user: User) -> None:
     """Sign in where an application asks for it, while the browser is signed in."""
     begin(visitor, prompt="login")
     if visitor.at == "signin":
-        visitor.sends(email=user.email)
-    assert visitor.at == "signin/password", visitor.text
-    code_of(visitor.sends(password=user.password))
+    code_of(visitor.sends(email=user.email, password=user.password))
 
 
 # --- codes -----------------------------------------------------------------------------------------------------------

@@ -50,8 +50,7 @@ def test_code_is_posted(app: Application) -> None:
 def test_mode_survives_sign_in_and_consent(tenant: TestTenant) -> None:
     visitor = Visitor(tenant)
     app = begin(visitor, client={}, response_mode="form_post")
-    visitor.sends(email=tenant.register().email)
-    visitor.sends(password="correct horse 9 battery")
+    visitor.sends(email=tenant.register().email, password="correct horse 9 battery")
     assert visitor.at == "consent", visitor.text
     visitor.sends(allow="1")
     assert app.exchange(posted(visitor.page)["code"]).status_code == 200
@@ -60,8 +59,7 @@ def test_mode_survives_sign_in_and_consent(tenant: TestTenant) -> None:
 def test_denied_consent_is_posted(tenant: TestTenant) -> None:
     visitor = Visitor(tenant)
     begin(visitor, client={}, response_mode="form_post")
-    visitor.sends(email=tenant.register().email)
-    visitor.sends(password="correct horse 9 battery")
+    visitor.sends(email=tenant.register().email, password="correct horse 9 battery")
     visitor.sends(deny="1")
     fields = posted(visitor.page)
     assert (fields["error"], fields["state"]) == ("access_denied", "a state")

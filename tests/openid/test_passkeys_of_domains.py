@@ -157,8 +157,7 @@ def test_second_step_names_the_other_methods(home: TestTenant, name_server: DnsS
     change(home, row, False)
     visitor = Visitor(home)
     visitor.opens("signin")
-    visitor.sends(email=person.email)
-    visitor.sends(password=PASSWORD)
+    visitor.sends(email=person.email, password=PASSWORD)
     assert "created at another address" in visitor.words
     assert "method=webauthn" not in visitor.text
     visitor.sends(code=person.code(1))

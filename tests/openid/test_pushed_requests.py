@@ -56,8 +56,7 @@ def test_pushed_request_gives_a_code_once(app: Application) -> None:
 def signs_in(visitor: Visitor, user: User) -> Any:
     """Enter address and password at the sign-in page that is open."""
     assert visitor.at == "signin", visitor.text
-    visitor.sends(email=user.email)
-    return visitor.sends(password=PASSWORD)
+    return visitor.sends(email=user.email, password=PASSWORD)
 
 
 def opens(visitor: Visitor, app: Application, request_uri: str) -> None:
@@ -78,7 +77,7 @@ def test_pushed_request_can_be_opened_again_until_it_is_finished(app: Applicatio
     assert visitor.page.status_code == 400
     # What other tabs have begun with it has ended too.
     assert other_browser.sends(email=user.email).status_code == 400
-    other_tab.opens(f"continue?{other_tab.page.request['QUERY_STRING']}")
+    other_tab.opens(f"continue?{other_tab.query}")
     assert other_tab.page.status_code == 400
 
 

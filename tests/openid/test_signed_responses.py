@@ -83,8 +83,7 @@ def test_error_of_a_posted_request_comes_signed(tenant: TestTenant) -> None:
 def test_decision_of_the_user_comes_signed(tenant: TestTenant, decision: str) -> None:
     visitor = Visitor(tenant)
     app = begin(visitor, client={}, response_mode="jwt")
-    visitor.sends(email=tenant.register().email)
-    visitor.sends(password=PASSWORD)
+    visitor.sends(email=tenant.register().email, password=PASSWORD)
     assert visitor.at == "consent", visitor.text
     visitor.sends(**{decision: "1"})
     claims = opened(app, query_of(visitor.page.headers["Location"]))

@@ -154,7 +154,7 @@ class Traffic:
 
 
 def _query(visitor: Visitor) -> str:
-    return "?" + str(visitor.page.request["QUERY_STRING"])
+    return "?" + str(visitor.query)
 
 
 @pytest.fixture

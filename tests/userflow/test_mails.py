@@ -110,7 +110,7 @@ def test_mail_of_admins_request_ignores_its_language(language: str, new_tenant: 
 def test_language_of_page_comes_before_the_tenant(branded: TestTenant) -> None:
     person, visitor = branded.register(), Visitor(branded)
     begin(visitor, ui_locales="es")
-    visitor.opens(f"forgot?{visitor.page.request['QUERY_STRING']}")
+    visitor.opens(f"forgot?{visitor.query}")
     visitor.sends(email=person.email)
     assert RESET["es"] in reset_mail(person.email).subject
 
@@ -126,7 +126,7 @@ def test_language_of_user_comes_before_page_tenant_and_request(branded: TestTena
     visitor.sends(email=person.email)
     assert RESET["fr"] in reset_mail(person.email).subject
     begin(visitor, ui_locales="es")
-    visitor.opens(f"forgot?{visitor.page.request['QUERY_STRING']}")
+    visitor.opens(f"forgot?{visitor.query}")
     django_mail.outbox.clear()
     visitor.sends(email=person.email)
     assert RESET["es"] in reset_mail(person.email).subject

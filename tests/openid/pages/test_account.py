@@ -179,8 +179,7 @@ def test_profile_sends_a_mail_that_verifies_the_address(tenant: TestTenant) -> N
 def with_app(tenant: TestTenant) -> tuple[Visitor, TestUser]:
     person, visitor = new_user(tenant).enrol_totp(), Visitor(tenant)
     visitor.opens("signin")
-    visitor.sends(email=person.email)
-    visitor.sends(password=PASSWORD)
+    visitor.sends(email=person.email, password=PASSWORD)
     visitor.sends(code=person.code(1))
     assert visitor.at == "account"
     return visitor, person
@@ -272,8 +271,7 @@ def test_session_of_another_user_cannot_be_ended(tenant: TestTenant) -> None:
 def test_consent_is_asked_once_and_revoked(tenant: TestTenant) -> None:
     visitor, user = Visitor(tenant), tenant.register()
     app = begin(visitor, client={}, scope="openid profile email")
-    visitor.sends(email=user.email)
-    visitor.sends(password=PASSWORD)
+    visitor.sends(email=user.email, password=PASSWORD)
     assert visitor.at == "consent"
     assert "See your e-mail address" in visitor.words
     assert code_of(visitor.sends(allow="1"))
@@ -292,8 +290,7 @@ def test_consent_shows_who_accepts_the_tokens(tenant: TestTenant) -> None:
     visitor, user = Visitor(tenant), tenant.register()
     audiences = ["https://orders.example.com", "identity-api"]
     begin(visitor, client={"audiences": audiences}, scope="openid", resource=audiences)
-    visitor.sends(email=user.email)
-    visitor.sends(password=PASSWORD)
+    visitor.sends(email=user.email, password=PASSWORD)
     assert visitor.at == "consent"
     assert "Call this service for you" in visitor.words
     assert "Use https://orders.example.com" in visitor.words
@@ -304,8 +301,7 @@ def test_connected_application_names_its_audiences(tenant: TestTenant) -> None:
     visitor, user = Visitor(tenant), tenant.register()
     audiences = ["https://orders.example.com", "identity-api"]
     begin(visitor, client={"audiences": audiences}, scope="openid", resource=audiences)
-    visitor.sends(email=user.email)
-    visitor.sends(password=PASSWORD)
+    visitor.sends(email=user.email, password=PASSWORD)
     visitor.sends(allow="1")
     visitor.opens("account/applications")
     assert "Call this service for you" in visitor.words
@@ -315,8 +311,7 @@ def test_connected_application_names_its_audiences(tenant: TestTenant) -> None:
 def test_device_names_the_applications_it_has_signed_in(tenant: TestTenant) -> None:
     visitor, user = Visitor(tenant), tenant.register()
     app = begin(visitor)
-    visitor.sends(email=user.email)
-    code = code_of(visitor.sends(password=PASSWORD))
+    code = code_of(visitor.sends(email=user.email, password=PASSWORD))
     assert app.exchange(code).status_code == 200
     elsewhere = signed_in(tenant, user)
     elsewhere.opens("account/devices")
@@ -326,8 +321,7 @@ def test_device_names_the_applications_it_has_signed_in(tenant: TestTenant) -> N
 def test_denied_consent_returns_an_error(tenant: TestTenant) -> None:
     visitor, user = Visitor(tenant), tenant.register()
     begin(visitor, client={})
-    visitor.sends(email=user.email)
-    visitor.sends(password=PASSWORD)
+    visitor.sends(email=user.email, password=PASSWORD)
     response = visitor.sends(deny="1")
     assert "error=access_denied" in response.headers["Location"]
 
@@ -338,13 +332,12 @@ def test_select_account_offers_another_one(tenant: TestTenant) -> None:
     begin(visitor, prompt="select_account")
     assert visitor.at == "select-account"
     assert user.email in visitor.words
-    query = visitor.page.request["QUERY_STRING"]
+    query = visitor.query
     assert code_of(visitor.sends())
     begin(visitor, prompt="select_account")
-    query = visitor.page.request["QUERY_STRING"]
+    query = visitor.query
     visitor.opens(f"signin?another=1&{query}")
-    visitor.sends(email=second.email)
-    assert code_of(visitor.sends(password=PASSWORD))
+    assert code_of(visitor.sends(email=second.email, password=PASSWORD))
 
 
 def test_data_is_a_file(tenant: TestTenant) -> None:

@@ -62,11 +62,10 @@ def test_form_may_lead_to_the_application_only(tenant: TestTenant) -> None:
 def test_login_csrf_is_rejected(tenant: TestTenant) -> None:
     attacker, victim, user = Visitor(tenant), Visitor(tenant), tenant.register()
     attacker.opens("signin")
-    attacker.sends(email=user.email)
     victim.opens("signin")
     # The attacker's own form, sent by the victim's browser.
     victim.page = attacker.page
-    victim.sends("signin/password", password=PASSWORD)
+    victim.sends(email=user.email, password=PASSWORD)
     assert victim.page.status_code == 403
     assert victim.session is None
     assert "Open it again." in victim.words
@@ -76,7 +75,7 @@ def test_form_of_another_site_is_rejected(tenant: TestTenant) -> None:
     visitor = Visitor(tenant)
     visitor.opens("signin")
     visitor.client.defaults["HTTP_SEC_FETCH_SITE"] = "cross-site"
-    visitor.sends(email="a@example.com")
+    visitor.sends(email="a@example.com", password=PASSWORD)
     assert visitor.page.status_code == 403
 
 
@@ -84,7 +83,7 @@ def test_form_without_cookies_is_rejected(tenant: TestTenant) -> None:
     visitor = Visitor(tenant)
     visitor.opens("signin")
     visitor.client.cookies.clear()
-    visitor.sends(email="a@example.com")
+    visitor.sends(email="a@example.com", password=PASSWORD)
     assert visitor.page.status_code == 403
 
 
@@ -94,7 +93,7 @@ def test_form_from_before_sign_in_is_rejected_after_it(tenant: TestTenant) -> No
     before = visitor.page
     visitor.signs_in(user)
     visitor.page = before
-    assert visitor.sends(email="a@example.com").status_code == 403
+    assert visitor.sends(email="a@example.com", password=PASSWORD).status_code == 403
 
 
 def test_session_cookie_is_new_at_every_sign_in(tenant: TestTenant) -> None:
@@ -105,8 +104,7 @@ def test_session_cookie_is_new_at_every_sign_in(tenant: TestTenant) -> None:
     first = visitor.session
     assert first not in (None, fixed)
     visitor.opens("signin?another=1")
-    visitor.sends(email=user.email)
-    visitor.sends(password=PASSWORD)
+    visitor.sends(email=user.email, password=PASSWORD)
     assert visitor.session not in (None, first)
     # The earlier session has ended.
     other = Visitor(tenant)
@@ -124,10 +122,10 @@ def kind_of_journey(visitor: Visitor) -> str:
 def test_cookies_of_another_tenant_mean_nothing(tenant: TestTenant, other_tenant: TestTenant) -> None:
     visitor, user = Visitor(tenant), tenant.register()
     visitor.opens("signin")
-    visitor.sends(email=user.email)
+    visitor.sends(email=user.email, password="wrong password 1")
     kind_of_steps = kind_of_journey(visitor)
     steps = visitor.client.cookies[cookie_name(kind_of_steps, tenant.id)].value
-    visitor.sends(password=PASSWORD)
+    visitor.sends(email=user.email, password=PASSWORD)
     elsewhere = Visitor(other_tenant)
     for kind, value in ((SESSION, visitor.session or ""), (kind_of_steps, steps), (STEPS, steps)):
         elsewhere.client.cookies[cookie_name(kind, other_tenant.id)] = value
@@ -140,7 +138,7 @@ def test_cookies_of_another_tenant_mean_nothing(tenant: TestTenant, other_tenant
 def test_handle_of_another_browser_is_rejected(tenant: TestTenant) -> None:
     attacker, victim, user = Visitor(tenant), Visitor(tenant), tenant.register()
     begin(attacker)
-    query = attacker.page.request["QUERY_STRING"]
+    query = attacker.query
     victim.signs_in(user)
     for path in ("signin", "continue", "consent", "select-account"):
         victim.opens(f"{path}?{query}")
@@ -153,12 +151,11 @@ def test_page_over_a_limit_reads_nothing_of_the_tenant(tenant: TestTenant, setti
     visitor = Visitor(tenant)
     app = begin(visitor)
     visitor.opens("signin?another=1")
-    visitor.sends(email="a@example.com")
-    visitor.sends("signin/password", password=PASSWORD)
+    visitor.sends(email="a@example.com", password=PASSWORD)
     assert visitor.page.status_code == 400
     visitor.sends("register", email=f"{secrets.token_hex(6)}@example.com", password="short")
     sent = {"email": f"{secrets.token_hex(6)}@example.com", "password": "another horse 8 battery"}
-    for path, fields in (("signin/password", {"password": PASSWORD}), ("register", sent)):
+    for path, fields in (("signin", sent), ("register", sent)):
         visitor.opens(path)
         with capture_statements() as statements:
             visitor.sends(path, **fields)
@@ -185,7 +182,7 @@ def test_cookies_are_host_only_secure_and_unreadable(tenant: TestTenant) -> None
         visitor.signs_in(user)
         visitor.sends(name="A name")
         visitor.opens("signin?another=1")
-        visitor.sends(email=user.email)
+        visitor.sends(email=user.email, password="wrong password 1")
         for kind in (SESSION, BROWSER, kind_of_journey(visitor)):
             name = cookie_name(kind, tenant.id)
             assert name.startswith("__Host-")
@@ -197,11 +194,10 @@ def test_cookies_are_host_only_secure_and_unreadable(tenant: TestTenant) -> None
 def test_code_needs_the_browser_of_the_request(tenant: TestTenant) -> None:
     first, second, user = Visitor(tenant), Visitor(tenant), tenant.register()
     begin(first)
-    query = first.page.request["QUERY_STRING"]
+    query = first.query
     second.signs_in(user)
     assert second.opens(f"continue?{query}").status_code == 400
-    first.sends(email=user.email)
-    assert code_of(first.sends(password=PASSWORD))
+    assert code_of(first.sends(email=user.email, password=PASSWORD))
 
 
 def test_unknown_and_suspended_tenants_say_so(new_tenant: Callable[[], TestTenant]) -> None:
@@ -271,13 +267,12 @@ def test_charset_of_request_is_no_fault(path: str, charset: str, tenant: TestTen
 def test_password_with_surrogate_is_rejected_at_its_form(tenant: TestTenant) -> None:
     visitor, user = Visitor(tenant), tenant.register()
     visitor.opens("signin")
-    visitor.sends(email=user.email)
     token = re.search(r'name="form_token" value="([^"]+)"', visitor.text)
     assert token
     # The characters of this encoding include surrogates, which UTF-8 lacks.
-    body = f"form_token={token[1]}&password=+2AA-".encode()
+    body = f"form_token={token[1]}&email={user.email}&password=+2AA-".encode()
     kind = f"{FORM}; charset=utf-7"
-    path = f"{visitor.root}/signin/password"
+    path = f"{visitor.root}/signin"
     page = visitor.client.generic("POST", path, body, kind, REMOTE_ADDR=visitor.address)
     assert page.status_code in (400, 401)
     assert not PasswordForm({"password": "\ud800"}).is_valid()
@@ -318,8 +313,7 @@ def test_sign_in_keeps_applications_of_active_sessions_only(expired: bool, tenan
         if expired:
             browsers.update(expires_at=now())
     visitor.opens("signin?another=1")
-    visitor.sends(email=user.email)
-    visitor.sends(password=PASSWORD)
+    visitor.sends(email=user.email, password=PASSWORD)
     with in_tenant(tenant.id):
         child = EndUserSession.objects.get(pk=opened.session.pk)
         assert (child.ended_at is not None) == expired

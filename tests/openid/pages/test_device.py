@@ -112,7 +112,7 @@ def test_old_sign_in_is_repeated_for_strict_clients(tenant: TestTenant, visitor:
 def test_form_of_another_browser_approves_nothing(device: Device, visitor: Visitor, tenant: TestTenant) -> None:
     attacker = Visitor(tenant)
     attacker.signs_in(tenant.register(), f"device?user_code={device.codes['user_code']}")
-    handle = attacker.page.request["QUERY_STRING"]
+    handle = attacker.query
     visitor.opens(f"consent?{handle}")
     assert visitor.page.status_code == 400
     visitor.client.post(f"{visitor.root}/consent?{handle}", {"allow": "1"})

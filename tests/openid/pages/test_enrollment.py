@@ -87,8 +87,7 @@ def test_expired_ticket_leads_to_a_new_sign_in(new_tenant: Callable[[], TestTena
     visitor.sends("enroll/app")
     assert visitor.at == "signin"
     assert "The sign-in took too long" in visitor.words
-    visitor.sends(email=user.email)
-    visitor.sends(password=PASSWORD)
+    visitor.sends(email=user.email, password=PASSWORD)
     assert visitor.at == "enroll"
 
 
@@ -126,7 +125,7 @@ def test_aal2_with_old_session_asks_for_password_once(tenant: TestTenant) -> Non
     assert visitor.at == "step-up"
     visitor.sends(password=PASSWORD)
     assert visitor.at == "enroll"
-    assert "request=" in visitor.page.request["QUERY_STRING"]
+    assert "request=" in visitor.query
 
 
 # --- replacing -------------------------------------------------------------------------------------------------------
@@ -135,8 +134,7 @@ def test_aal2_with_old_session_asks_for_password_once(tenant: TestTenant) -> Non
 def with_app(tenant: TestTenant) -> tuple[Visitor, TestUser]:
     person, visitor = new_user(tenant).enrol_totp(), Visitor(tenant)
     visitor.opens("signin")
-    visitor.sends(email=person.email)
-    visitor.sends(password=PASSWORD)
+    visitor.sends(email=person.email, password=PASSWORD)
     visitor.sends(code=person.code(1))
     assert visitor.at == "account"
     return visitor, person
@@ -170,8 +168,7 @@ def another(code: str) -> str:
 def with_phone(tenant: TestTenant) -> tuple[Visitor, TestUser]:
     person, visitor = new_user(tenant).enrol_phone(), Visitor(tenant)
     visitor.opens("signin")
-    visitor.sends(email=person.email)
-    visitor.sends(password=PASSWORD)
+    visitor.sends(email=person.email, password=PASSWORD)
     visitor.sends(send="1")
     visitor.sends(sms_code=code_to(person.phone))
     assert visitor.at == "account"
@@ -254,15 +251,14 @@ def test_enrolling_is_no_sign_in(tenant: TestTenant, asked: dict[str, str]) -> N
     age_sessions(tenant, user)
     begin(visitor, **asked)
     assert visitor.at == "signin"
-    handle, before = visitor.page.request["QUERY_STRING"], session_row(tenant, user).auth_time
+    handle, before = visitor.query, session_row(tenant, user).auth_time
     for page in ("enroll", "enroll/phone", "enroll/passkey", "step-up", "step-up?method=password&next=security"):
         visitor.opens(f"{page}{'&' if '?' in page else '?'}own=1&{handle}")
         assert visitor.at == "signin", page
     visitor.sends("enroll/app?own=1&" + handle)
     assert visitor.at == "signin"
     assert (session_row(tenant, user).auth_time, methods_of(tenant, user)) == (before, [])
-    visitor.sends(email=user.email)
-    assert code_of(visitor.sends(password=PASSWORD))
+    assert code_of(visitor.sends(email=user.email, password=PASSWORD))
 
 
 def test_password_newer_than_the_session_asks_for_a_sign_in(tenant: TestTenant) -> None:
@@ -276,8 +272,7 @@ def test_password_newer_than_the_session_asks_for_a_sign_in(tenant: TestTenant) 
     assert visitor.at == "account/security"
     visitor.opens("account/email")
     assert (visitor.at, "Sign in again to confirm" in visitor.words) == ("signin", True)
-    visitor.sends(email=user.email)
-    visitor.sends(password=new)
+    visitor.sends(email=user.email, password=new)
     visitor.opens("account/email")
     visitor.sends(password=new)
     assert visitor.at == "account/email"

@@ -74,8 +74,7 @@ def at_consent(tenant: TestTenant, user: User, **asked: Any) -> tuple[Visitor, A
     """A browser at the consent page of an application."""
     visitor = Visitor(tenant)
     app = begin(visitor, client={}, **asked)
-    visitor.sends(email=user.email)
-    visitor.sends(password=PASSWORD)
+    visitor.sends(email=user.email, password=PASSWORD)
     assert visitor.at == "consent"
     return visitor, app
 
@@ -83,7 +82,7 @@ def at_consent(tenant: TestTenant, user: User, **asked: Any) -> tuple[Visitor, A
 def test_consent_page_cannot_be_skipped(tenant: TestTenant) -> None:
     user = tenant.register()
     visitor, app = at_consent(tenant, user)
-    query = visitor.page.request["QUERY_STRING"]
+    query = visitor.query
     for path in (f"continue?{query}", f"consent?{query}&allow=1", f"select-account?{query}", f"signin?{query}"):
         visitor.opens(path)
         assert visitor.page.status_code == 200
@@ -99,7 +98,7 @@ def test_consent_page_cannot_be_skipped(tenant: TestTenant) -> None:
 def test_consent_cannot_be_given_by_another_site(tenant: TestTenant) -> None:
     user = tenant.register()
     visitor, app = at_consent(tenant, user)
-    path = f"{visitor.root}/consent?{visitor.page.request['QUERY_STRING']}"
+    path = f"{visitor.root}/consent?{visitor.query}"
     own = re.search(r'name="form_token" value="([^"]+)"', visitor.text)
     assert own
     attacker, _ = at_consent(tenant, tenant.register())
@@ -117,8 +116,7 @@ def test_consent_of_user_before_is_not_used(tenant: TestTenant) -> None:
     assert code_of(visitor.sends(allow="1"))
     visitor.page = app.authorize(prompt="login")
     visitor._follow()
-    visitor.sends(email=second.email)
-    visitor.sends(password=PASSWORD)
+    visitor.sends(email=second.email, password=PASSWORD)
     assert visitor.at == "consent"
     assert second.email in visitor.words
     assert consents_of(app, second) == []

@@ -86,8 +86,7 @@ class Browsers:
     def waiting(self) -> Visitor:
         visitor, person = Visitor(self.tenant), new_user(self.tenant).enrol_totp()
         visitor.opens("signin")
-        visitor.sends(email=person.email)
-        visitor.sends(password=PASSWORD)
+        visitor.sends(email=person.email, password=PASSWORD)
         assert visitor.at == "signin/verify"
         return visitor
 

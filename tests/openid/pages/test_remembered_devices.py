@@ -49,8 +49,7 @@ def enters_password(visitor: Visitor, email: str, password: str = PASSWORD) -> s
     """Sign in with the password, in a browser that is not signed in; return the page that follows."""
     visitor.client.cookies.pop(cookie_name("sid", visitor.tenant.id), None)
     visitor.opens("signin?another=1")
-    visitor.sends(email=email)
-    visitor.sends(password=password)
+    visitor.sends(email=email, password=password)
     return visitor.at
 
 
@@ -114,8 +113,7 @@ def test_aal2_asks_for_the_factor_nevertheless(person: TestUser) -> None:
     visitor = remembered(person)
     visitor.client.cookies.pop(cookie_name("sid", person.tenant.id))
     begin(visitor, acr_values="aal2")
-    visitor.sends(email=person.email)
-    visitor.sends(password=PASSWORD)
+    visitor.sends(email=person.email, password=PASSWORD)
     assert visitor.at == "step-up"
 
 

@@ -140,8 +140,7 @@ def test_repeated_text_message_completes_the_sign_in_and_a_step_up(
 ) -> None:
     person, visitor = new_user(tenant).enrol_phone(), Visitor(tenant)
     begin(visitor)
-    visitor.sends(email=person.email)
-    visitor.sends(password=PASSWORD)
+    visitor.sends(email=person.email, password=PASSWORD)
     for number in (2, 3):
         send(visitor, send="1")
         assert "We have sent you a new code." in visitor.words
@@ -178,8 +177,7 @@ def test_repeated_passkey_completes_the_second_step_and_a_step_up(
     user, authenticator = user_with_passkey(tenant)
     visitor = Visitor(tenant)
     begin(visitor)
-    visitor.sends(email=user.email)
-    visitor.sends(password=PASSWORD)
+    visitor.sends(email=user.email, password=PASSWORD)
     assert visitor.at == "signin/verify"
     send(visitor, credential=credential_of(visitor, "second_step", authenticator.get))
     assert code_of(visitor.page)

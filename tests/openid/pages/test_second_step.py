@@ -18,8 +18,7 @@ def person(tenant: TestTenant) -> TestUser:
 
 
 def enters_password(visitor: Visitor, email: str) -> None:
-    visitor.sends(email=email)
-    visitor.sends(password=PASSWORD)
+    visitor.sends(email=email, password=PASSWORD)
 
 
 def test_totp_completes_sign_in(tenant: TestTenant, person: TestUser) -> None:
@@ -88,7 +87,7 @@ def test_required_first_factor_completes_sign_in(new_tenant: Callable[[], TestTe
     enters_password(visitor, user.email)
     assert visitor.at == "enroll"
     assert visitor.session is None
-    visitor.sends(f"enroll/app?{visitor.page.request['QUERY_STRING']}")
+    visitor.sends(f"enroll/app?{visitor.query}")
     secret = re.search(r'name="secret" value="([A-Z2-7]+)"', visitor.text)
     assert secret
     a_step_lasts()

@@ -148,9 +148,7 @@ def signs_in_again(home: Home, user: User) -> str:
     home.visitor.page = home.app.authorize(prompt="login")
     home.visitor._follow()
     if home.visitor.at == "signin":
-        home.visitor.sends(email=user.email)
-    assert home.visitor.at == "signin/password", home.visitor.text
-    return code_of(home.visitor.sends(password=user.password))
+    return code_of(home.visitor.sends(email=user.email, password=user.password))
 
 
 def test_domain_prompt_login_replaces_session(home: Home) -> None:
@@ -249,16 +247,14 @@ def test_domain_device_is_remembered_and_found_again(home: Home) -> None:
     # The next sign-in ends the session before it, finds the device and replaces its cookie.
     first, cookie = device_of(visitor), visitor.session
     visitor.opens("signin?another=1")
-    visitor.sends(email=person.email)
-    visitor.sends(password=PASSWORD)
+    visitor.sends(email=person.email, password=PASSWORD)
     assert visitor.at == "account"
     assert device_of(visitor) not in ("", first)
     assert len(kept(person)) == 1
     assert not home.cookie_opens(cookie)
     carries(visitor, first)
     visitor.opens("signin?another=1")
-    visitor.sends(email=person.email)
-    visitor.sends(password=PASSWORD)
+    visitor.sends(email=person.email, password=PASSWORD)
     assert visitor.at == "signin/verify"
 
 

@@ -33,8 +33,7 @@ NEW: Final = "another horse 8 battery"
 
 def enters_password(visitor: Visitor, user: User | TestUser, password: str = PASSWORD) -> None:
     """Enter address and password at the page of the sign-in."""
-    visitor.sends(email=user.email)
-    visitor.sends(password=password)
+    visitor.sends(email=user.email, password=password)
 
 
 def in_two_tabs(tenant: TestTenant, *users: User | TestUser) -> list[Visitor]:
@@ -111,7 +110,7 @@ def strict(new_tenant: Callable[[], TestTenant]) -> TestTenant:
 
 def enroll_page(visitor: Visitor, kind: str) -> str:
     """Return the address of a page that enrolls a factor, in the journey of the tab."""
-    return f"enroll/{kind}?{visitor.page.request['QUERY_STRING']}"
+    return f"enroll/{kind}?{visitor.query}"
 
 
 def test_phones_of_two_tabs_stay_apart(strict: TestTenant) -> None:
@@ -230,12 +229,10 @@ def test_two_tabs_approve_their_own_devices(tenant: TestTenant, user: User, othe
     second = tab(first)
     for visitor, device in zip((first, second), devices, strict=True):
         visitor.opens(f"device?user_code={device.codes['user_code']}")
-    for visitor, owner in ((first, user), (second, other)):
-        visitor.sends(email=owner.email)
-    first.sends(password=PASSWORD)
-    second.sends(password=PASSWORD)
+    enters_password(first, user)
+    enters_password(second, other)
     is_refused(second)
-    second.sends(password=PASSWORD)
+    enters_password(second, other)
     for visitor, device in zip((first, second), devices, strict=True):
         assert (visitor.at, device.codes["user_code"] in visitor.words) == ("consent", True)
     second.sends(allow="1")
@@ -299,7 +296,7 @@ def test_journey_that_goes_on_with_another_account_says_so(tenant: TestTenant, u
     begin(shown)
     shown.sends(email=user.email)
     copy = tab(shown)
-    copy.opens(f"signin?{shown.page.request['QUERY_STRING']}&another=1")
+    copy.opens(f"signin?{shown.query}&another=1")
     copy.sends(email=other.email)
     shown.sends(password=PASSWORD)
     is_refused(shown, GONE_ON)
@@ -313,7 +310,7 @@ def test_journey_that_goes_on_with_another_account_says_so(tenant: TestTenant, u
 def test_request_in_a_browser_without_cookies_names_them(tenant: TestTenant, path: str) -> None:
     visitor = Visitor(tenant)
     begin(visitor)
-    address = f"{path}?{visitor.page.request['QUERY_STRING']}"
+    address = f"{path}?{visitor.query}"
     visitor.client.cookies.clear()
     visitor.opens(address)
     assert visitor.page.status_code == 400
@@ -325,5 +322,5 @@ def test_form_without_cookies_names_them(tenant: TestTenant) -> None:
     visitor = Visitor(tenant)
     visitor.opens("signin")
     visitor.client.cookies.clear()
-    visitor.sends(email="without@example.com")
+    visitor.sends(email="without@example.com", password=PASSWORD)
     assert (visitor.page.status_code, "your browser does not accept cookies" in visitor.words) == (403, True)

@@ -22,9 +22,7 @@ FULL_WIDTH = str.maketrans("0123456789", "０１２３４５６７８９")
 def test_sign_in_takes_an_address_and_a_code_as_pasted(tenant: TestTenant) -> None:
     person, visitor = new_user(tenant).enrol_totp(), Visitor(tenant)
     visitor.opens("signin")
-    visitor.sends(email=f"{MARK}{ZERO_WIDTH}{person.email}{NO_BREAK}")
-    assert visitor.at == "signin/password"
-    visitor.sends(password=PASSWORD)
+    visitor.sends(email=f"{MARK}{ZERO_WIDTH}{person.email}{NO_BREAK}", password=PASSWORD)
     code = person.code(1).translate(ARABIC)
     visitor.sends(code=f"{LEFT}{code[:3]}{NO_BREAK}{code[3:]}{POP}")
     assert visitor.session, visitor.words
@@ -57,8 +55,7 @@ def test_backup_code_takes_any_dash_at_pages_and_api(tenant: TestTenant, dash: s
     person, visitor = new_user(tenant).enrol_totp(), Visitor(tenant)
     first, second = (code.replace("-", dash) for code in person.backup_codes[:2])
     visitor.opens("signin")
-    visitor.sends(email=person.email)
-    visitor.sends(password=PASSWORD)
+    visitor.sends(email=person.email, password=PASSWORD)
     visitor.opens("signin/verify?method=backup_code")
     visitor.sends(backup_code=f"{ZERO_WIDTH}{first}")
     assert visitor.session, visitor.words

@@ -82,8 +82,7 @@ class Recorder(Visitor):
 def test_back_from_second_step_and_step_up_leads_on(tenant: TestTenant) -> None:
     person, visitor = new_user(tenant).enrol_phone(), Recorder(tenant)
     begin(visitor, client={})
-    visitor.sends(email=person.email)
-    visitor.sends(password=PASSWORD)
+    visitor.sends(email=person.email, password=PASSWORD)
     visitor.sends(send="1")
     visitor.sends(sms_code=code_to(person.phone))
     assert code_of(visitor.sends(allow="1"))
@@ -108,7 +107,7 @@ def test_back_from_enrollment_and_device_leads_on(tenant: TestTenant) -> None:
 def test_back_from_pages_of_mails_leads_on(tenant: TestTenant) -> None:
     user, visitor = tenant.register(), Recorder(tenant)
     begin(visitor)
-    visitor.opens(f"forgot?{visitor.page.request['QUERY_STRING']}")
+    visitor.opens(f"forgot?{visitor.query}")
     visitor.sends(email=user.email)
     visitor.opens("reset")
     visitor.sends(token=token_in(reset_mails_to(user.email)[-1]), password=NEW)
