@@ -62,7 +62,7 @@ def session_of(device: Device, tokens: dict[str, Any]) -> EndUserSession:
 def signs_in_again(visitor: Visitor, user: User) -> None:
     """Sign in where an application asks for it, while the browser is signed in."""
     begin(visitor, prompt="login")
-    if visitor.at == "signin":
+    assert visitor.at == "signin", visitor.text
     code_of(visitor.sends(email=user.email, password=user.password))
 
 

@@ -76,7 +76,7 @@ def test_pushed_request_can_be_opened_again_until_it_is_finished(app: Applicatio
     opens(visitor, app, request_uri)
     assert visitor.page.status_code == 400
     # What other tabs have begun with it has ended too.
-    assert other_browser.sends(email=user.email).status_code == 400
+    assert other_browser.sends(email=user.email, password=user.password).status_code == 400
     other_tab.opens(f"continue?{other_tab.query}")
     assert other_tab.page.status_code == 400
 

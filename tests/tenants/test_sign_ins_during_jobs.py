@@ -93,8 +93,7 @@ class Traffic:
         app.browser.client, app.browser.address = visitor.client, visitor.address
         visitor.page = self.checked("authorize", app.authorize())
         self.checked("sign-in page", visitor._follow())
-        self.checked("address", visitor.sends(email=user.email))
-        page = self.checked("password", visitor.sends("signin/password" + _query(visitor), password=PASSWORD))
+        page = self.checked("password", visitor.sends(email=user.email, password=PASSWORD))
         tokens = self.checked("token", app.exchange(code_of(page))).json()
         refreshed = self.checked(
             "refresh", app.token(grant_type="refresh_token", refresh_token=tokens["refresh_token"])
@@ -199,7 +198,7 @@ def test_move_uses_up_no_code_or_refresh_token(settled: TestTenant, second: Data
     each = traffic.sign_in(settled.register())
     waiting = Visitor(settled)
     waiting.opens("signin")
-    waiting.sends(email="someone@example.com")
+    waiting.sends(email="someone@example.com", password=PASSWORD)
     answers: dict[str, Any] = {}
 
     def act() -> None:
@@ -265,7 +264,7 @@ def test_restore_revives_nothing_of_before_or_after(settled: TestTenant, tmp_pat
     for each in traffic.done[len(lost) - 2 :]:
         assert each.lives() == ALL
     # A request that was waiting for its user does not go on either.
-    begun.sends(email=kept.email)
+    begun.sends(email=kept.email, password=PASSWORD)
     assert begun.page.status_code == 400
     assert CALLBACK not in begun.page.headers.get("Location", "")
 

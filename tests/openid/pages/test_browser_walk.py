@@ -71,10 +71,9 @@ def enters_the_password(person: Traveller) -> None:
     person.has_scripts = False
     person.prepare()
     person.opens(f"{person.root}/signin")
-    person.types("E-mail address", person.email + Keys.ENTER)
-    person.sees("Enter your password")
+    person.types("E-mail address", person.email)
     person.types("Password", PASSWORD + Keys.ENTER)
-    person.waits_until(lambda: "/signin/password" not in person.browser.current_url)
+    person.waits_until(lambda: "/signin" not in person.browser.current_url)
     person.has_scripts = True
     person.prepare()
     person.browser.refresh()

@@ -147,7 +147,7 @@ def signs_in_again(home: Home, user: User) -> str:
     """Sign in where the application asks for it; return its code."""
     home.visitor.page = home.app.authorize(prompt="login")
     home.visitor._follow()
-    if home.visitor.at == "signin":
+    assert home.visitor.at == "signin", home.visitor.text
     return code_of(home.visitor.sends(email=user.email, password=user.password))
 
 

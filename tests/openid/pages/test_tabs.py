@@ -291,16 +291,18 @@ def test_form_after_signing_out_in_another_tab_says_so(shown: Visitor) -> None:
     assert shown.at == "signin"
 
 
-def test_journey_that_goes_on_with_another_account_says_so(tenant: TestTenant, user: User, other: User) -> None:
+def test_journey_that_goes_on_with_another_account_says_so(tenant: TestTenant) -> None:
+    first, second = new_user(tenant).enrol_totp(), new_user(tenant).enrol_totp()
     shown = Visitor(tenant)
     begin(shown)
-    shown.sends(email=user.email)
+    query = shown.query
+    enters_password(shown, first)
     copy = tab(shown)
-    copy.opens(f"signin?{shown.query}&another=1")
-    copy.sends(email=other.email)
-    shown.sends(password=PASSWORD)
+    copy.opens(f"signin?{query}&another=1")
+    enters_password(copy, second)
+    shown.sends(code=first.code(1))
     is_refused(shown, GONE_ON)
-    assert other.email in shown.words
+    assert second.email in shown.words
 
 
 # --- no cookies ------------------------------------------------------------------------------------------------------
