@@ -82,11 +82,10 @@ class SignInForm(PageForm):
     password = PasswordField(label=_("Password"), autocomplete="current-password")
 
     def focus(self) -> "PageForm":
-        """Mark the field for the password if the address is known."""
-        if not self.is_bound and self.initial.get("email"):
-            self.fields["password"].widget.attrs["autofocus"] = True
-            return self
-        return super().focus()
+        """Mark the field for the password if there is an address."""
+        has_address = self["email"].value() and "email" not in self.errors
+        self.fields["password" if has_address else "email"].widget.attrs["autofocus"] = True
+        return self
 
 
 class AddressForm(PageForm):

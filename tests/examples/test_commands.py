@@ -92,9 +92,8 @@ class Person(Visitor):
         self.opens("/")
         self.fills("Your company's short name", slug)
         self.presses("Continue")
-        self.waits_until(lambda: f"/t/{slug}/signin" in self.browser.current_url)
+        self.waits_until(lambda: f"/t/{slug}/authorize" in self.browser.current_url)
         self.fills("E-mail address", self.username)
-        self.presses("Continue")
         self.fills("Password", PASSWORD)
         self.presses("Sign in")
 

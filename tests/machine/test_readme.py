@@ -111,13 +111,13 @@ def test_printed_user_signs_in_to_sample_application(newcomer: dict[str, str]) -
     assert within(60, lambda: answers(address))
     assert "You are not signed in." in browser.opens(address)
     browser.opens("/login")
-    assert browser.page.url.startswith(f"{newcomer['BASE_URL']}/t/demo/signin")
+    assert browser.page.url.startswith(f"{newcomer['BASE_URL']}/t/demo/authorize?")
     assert f"({email})" in browser.signs_in(email, password)
     assert browser.page.url == address
     assert "You are not signed in." in browser.opens("/logout")
     # The session of the browser at the tenant has ended too.
     browser.opens("/login")
-    assert browser.page.url.startswith(f"{newcomer['BASE_URL']}/t/demo/signin")
+    assert browser.page.url.startswith(f"{newcomer['BASE_URL']}/t/demo/authorize?")
 
 
 def answers(address: str) -> bool:

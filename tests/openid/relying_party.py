@@ -2,8 +2,10 @@
 
 import base64
 import hashlib
+import re
 import secrets
 from dataclasses import dataclass, field
+from html import unescape
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -99,6 +101,15 @@ class Application:
         response = self.exchange(self.code(**changed))
         assert response.status_code == 200, response.content
         return dict(response.json())
+
+
+def page_of(response: Any) -> str:
+    """Return the address of the hosted page that a request begins with: where it leads, or where the shown form is sent."""
+    if "Location" in response.headers:
+        return str(response.headers["Location"])
+    action = re.search(r'<form method="post" action="([^"]+)"', response.content.decode())
+    assert action, response.content
+    return unescape(action[1])
 
 
 def query_of(address: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from openid.authorization.requests import pending_request
 from openid.browser import BROWSER, cookie_name
 from openid.errors import RequestExpired
 from tenants.context import in_tenant
-from tests.openid.relying_party import CALLBACK, Application, query_of, register_application
+from tests.openid.relying_party import CALLBACK, Application, page_of, query_of, register_application
 from tests.userflow.sessions.clients import FORM
 from tests.world import TestTenant
 from userflow.accounts.models import Client
@@ -30,10 +30,10 @@ def error_of(response: Any) -> dict[str, str]:
     return fields
 
 
-def test_authorize_sends_browser_to_sign_in(app: Application) -> None:
+def test_authorize_shows_the_sign_in_page(app: Application) -> None:
     response = app.authorize()
-    assert response.status_code == 303
-    assert response.headers["Location"].startswith(f"/t/{app.tenant.slug}/signin?request=")
+    assert response.status_code == 200
+    assert page_of(response).startswith(f"/t/{app.tenant.slug}/signin?request=")
     assert response.headers["Cache-Control"] == "no-store"
     cookie = response.cookies[cookie_name(BROWSER, app.tenant.id)]
     assert (cookie["httponly"], cookie["samesite"], cookie["path"]) == (True, "Lax", "/")
@@ -135,7 +135,7 @@ def test_repeated_state_is_not_returned(app: Application) -> None:
 
 def test_unknown_parameters_and_scopes_are_ignored(app: Application) -> None:
     response = app.authorize(unknown="x", scope="openid unknown", display="page")
-    assert response.headers["Location"].startswith(f"/t/{app.tenant.slug}/signin?")
+    assert page_of(response).startswith(f"/t/{app.tenant.slug}/signin?")
 
 
 def test_state_is_returned_unchanged(app: Application) -> None:
@@ -148,7 +148,7 @@ def test_authorize_by_post(app: Application) -> None:
     body = urlencode(app.parameters()).encode()
     path = f"{app.issuer}/authorize"
     response = app.browser.post(path, raw=body, content_type=FORM)
-    assert response.headers["Location"].startswith(f"/t/{app.tenant.slug}/signin?")
+    assert page_of(response).startswith(f"/t/{app.tenant.slug}/signin?")
     assert app.browser.post(path, app.parameters()).status_code == 400
 
 

@@ -13,7 +13,7 @@ from django.utils.timezone import now
 from openid.browser import SESSION, cookie_name
 from tenants.context import in_tenant
 from tenants.hosts import budget, check_budget
-from tests.openid.relying_party import CALLBACK, Application, query_of, register_application
+from tests.openid.relying_party import CALLBACK, Application, page_of, query_of, register_application
 from tests.openid.sign_in_domains import DOMAINS, ApplicationAt, sign_in_domain
 from tests.userflow.domains.conftest import _dns_server as _dns_server
 from tests.userflow.domains.conftest import name_server as name_server
@@ -179,7 +179,7 @@ def test_silent_request_with_old_hint_needs_login(end: Any, app: Application) ->
     assert error_of(app, id_token_hint=hint) == ""
     app.sign_in(app.tenant.register())
     assert error_of(app, id_token_hint=hint, prompt="none") == "login_required"
-    assert "/signin?request=" in app.authorize(id_token_hint=hint).headers["Location"]
+    assert "/signin?request=" in page_of(app.authorize(id_token_hint=hint))
 
 
 def test_old_hint_of_another_client_is_an_error(app: Application, home: TestTenant) -> None:

@@ -8,7 +8,7 @@ from tenants.context import in_tenant
 from tests.openid.dpop_keys import DpopKey
 from tests.openid.logout_scene import deliver
 from tests.openid.profiled_application import ProfiledApplication, profiled_application
-from tests.openid.relying_party import Application, query_of, register_application
+from tests.openid.relying_party import Application, page_of, query_of, register_application
 from tests.openid.test_code_exchange import is_active
 from tests.userflow.clients.keys import key_set, new_key, public_jwk
 from tests.userflow.clients.test_clients import path
@@ -94,14 +94,14 @@ def test_codes_and_requests_from_before_end(tenant: TestTenant) -> None:
     with in_tenant(tenant.id):
         assert not AuthorizationCode.objects.filter(**own, used_at=None).exists()
         assert not AuthorizationRequest.objects.filter(**own).exists()
-    assert new_browser.browser.get(begun.headers["Location"]).status_code == 400
+    assert new_browser.browser.get(page_of(begun)).status_code == 400
     brought = app.browser.get(f"{app.issuer}/authorize", {**own, "request_uri": pushed.json()["request_uri"]})
     assert brought.status_code == 400
 
 
 def test_request_that_was_not_pushed_ends_when_it_has_to_be(tenant: TestTenant) -> None:
     app = Application(tenant, register_application(tenant))
-    begun = app.authorize().headers["Location"]
+    begun = page_of(app.authorize())
     assert app.browser.get(begun).status_code == 200
     assert tenant.api.patch(path(tenant, app.client["id"]), {"require_par": True}).status_code == 200
     assert app.browser.get(begun).status_code == 400

@@ -7,7 +7,7 @@ import pytest
 from django.conf import settings
 
 from openid.browser import BROWSER, cookie_name
-from tests.openid.relying_party import CALLBACK, Application, query_of, register_application
+from tests.openid.relying_party import CALLBACK, Application, page_of, query_of, register_application
 from tests.world import Api, TestTenant, User
 
 
@@ -114,7 +114,7 @@ def test_error_page_does_not_reflect_parameters(app: Application) -> None:
 def test_handle_of_another_browser_continues_nothing(app: Application, tenant: TestTenant) -> None:
     # The attacker begins a request and sends the address of its page to a victim who is signed in.
     attacker = Application(tenant, app.client)
-    location = attacker.authorize().headers["Location"]
+    location = page_of(attacker.authorize())
     response = app.browser.get(location)
     assert "code=" not in response.headers.get("Location", "")
     assert CALLBACK not in response.headers.get("Location", "")
@@ -122,7 +122,7 @@ def test_handle_of_another_browser_continues_nothing(app: Application, tenant: T
 
 def test_browser_cookie_of_another_tenant_binds_nothing(app: Application, other_tenant: TestTenant) -> None:
     other = Application(other_tenant, register_application(other_tenant), browser=Api())
-    location = other.authorize().headers["Location"]
+    location = page_of(other.authorize())
     value = other.browser.client.cookies[cookie_name(BROWSER, other_tenant.id)].value
     app.browser.client.cookies[cookie_name(BROWSER, app.tenant.id)] = value
     handle = query_of(location)["request"]

@@ -14,7 +14,7 @@ from openid.models import AuthorizationRequest
 from tenants.context import in_tenant
 from tests.openid.dpop_keys import DpopKey
 from tests.openid.pages.visitor import Visitor, code_of
-from tests.openid.relying_party import Application, query_of, register_application
+from tests.openid.relying_party import Application, page_of, query_of, register_application
 from tests.parallel import run_concurrently
 from tests.userflow.sessions.clients import FORM, basic
 from tests.world import PASSWORD, Api, TestTenant, User
@@ -170,7 +170,7 @@ def test_expired_or_invented_request_uri_is_unknown(app: Application, other_tena
 
 def test_handle_of_a_page_is_no_request_uri(app: Application) -> None:
     app.browser = Api()
-    handle = query_of(app.authorize().headers["Location"])["request"]
+    handle = query_of(page_of(app.authorize()))["request"]
     assert bring(app, f"urn:ietf:params:oauth:request_uri:{handle}").status_code == 400
 
 

@@ -22,7 +22,7 @@ from tenants.domain_claims import GRACE
 from tenants.hosts import budget, check_budget
 from tenants.models import DomainClaim, WebAuthnClaim
 from tests.openid.application_sessions import cookie_of
-from tests.openid.relying_party import CALLBACK, query_of, register_application
+from tests.openid.relying_party import CALLBACK, page_of, query_of, register_application
 from tests.openid.sign_in_domains import DOMAINS, ApiAt, ApplicationAt, set_sign_in, sign_in_domain, verified_domain
 from tests.userflow.domains.conftest import _dns_server as _dns_server
 from tests.userflow.domains.conftest import name_server as name_server
@@ -200,7 +200,7 @@ def test_two_domains_do_not_mix(home: TestTenant, new_tenant: NewTenant, name_se
     assert stolen.authorize().status_code == 400
     lost = ApplicationAt(other, theirs.client, host=theirs.host)
     lost.browser.client.cookies = mine.browser.client.cookies
-    assert "/signin?request=" in lost.authorize().headers["Location"]
+    assert "/signin?request=" in page_of(lost.authorize())
     keys = [{key["kid"] for key in ApiAt(host=app.host).get("/jwks").json()["keys"]} for app in apps]
     assert not keys[0] & keys[1]
 

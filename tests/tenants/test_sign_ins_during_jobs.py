@@ -152,10 +152,6 @@ class Traffic:
             assert [thread.result() for thread in threads] == [None, None]
 
 
-def _query(visitor: Visitor) -> str:
-    return "?" + str(visitor.query)
-
-
 @pytest.fixture
 def settled(django_db_setup: None) -> Iterator[TestTenant]:
     """A tenant on the main server, deleted after the test."""

@@ -91,7 +91,6 @@ def registers_and_changes_everything(person: Hasty) -> None:
     person.opens(f"{person.root}/signout")
     person.sends("Sign out", "You are signed out.")
     person.fills("E-mail address", person.email)
-    person.sends("Continue", "Enter your password")
     person.fills("Password", NEW)
     person.sends("Sign in", "Your profile")
 

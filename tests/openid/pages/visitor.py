@@ -64,9 +64,9 @@ class Visitor:
 
     @property
     def _here(self) -> str:
-        """Return the address that the page's form is sent to: its own, unless the page names another."""
+        """Return the address that the page's form is sent to: its own, but that of the form where `/authorize` shows it."""
         request, action = self.page.request, _ACTION.search(self.text)
-        if action is not None and action[1]:
+        if action is not None and str(request["PATH_INFO"]).endswith("/authorize"):
             return unescape(action[1])
         return str(request["PATH_INFO"] + (f"?{request['QUERY_STRING']}" if request["QUERY_STRING"] else ""))
 
