@@ -143,7 +143,7 @@ def _complete(
     signed_in = completion_of(user, amr=(), delivery=delivery, login=login).open(END_USERS, user)
     END_USERS.record("device.used", target=("user", user.pk))
     # The time counts from the second step, however often the device is used.
-    return signed_in, _stored(user, signed_in.session_id, kept.expires_at)
+    return signed_in, _stored(user, signed_in.session.pk, kept.expires_at)
 
 
 def remembered_devices(user_id: UUID) -> list[RememberedDevice]:

@@ -94,7 +94,7 @@ def enter(request: HttpRequest, signed_in: SignedIn[Account], *, next_path: str)
         KIND: principals.ADMIN if user.tenant_id else principals.OPERATOR,
         USER: str(user.pk),
         TENANT: str(user.tenant_id) if user.tenant_id else None,
-        SESSION: str(signed_in.session_id),
+        SESSION: str(signed_in.session.pk),
         SEEN: time.time(),
     }
     for name, value in facts.items():

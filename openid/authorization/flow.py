@@ -165,9 +165,11 @@ def _finish(pending: Pending) -> None:
     digests = [digest for digest in (pending.digest, pending.pushed_digest) if digest is not None]
     if not digests:
         return
-    condition = Q(digest__in=digests)
-    if pending.pushed_digest is not None:
-        condition |= Q(pushed_digest=pending.pushed_digest)
+    if pending.pushed_digest is None:
+        if not AuthorizationRequest.objects.filter(digest=digests[0]).delete()[0]:
+            raise RequestExpired
+        return
+    condition = Q(digest__in=digests) | Q(pushed_digest=pending.pushed_digest)
     # Locked in one order: of two that finish at once, the second finds its request gone.
     requests = AuthorizationRequest.objects.filter(condition)
     ended = requests.select_for_update().order_by("digest").values_list("digest", flat=True)

@@ -239,10 +239,13 @@ class JourneyPage(Page):
         Where nothing is left to do, the application gets its response at once.
         """
         assert signed_in.cookie is not None  # delivered to a browser
+        session, user = signed_in.session, signed_in.user
+        # Only a browser gets a cookie.
+        assert isinstance(session, EndUserSession)
+        assert isinstance(user, EndUser)
+        session.user = user
         with in_tenant(self.tenant.tenant_id):
-            session = find_browser_session(signed_in.cookie)
-            if session is not None:
-                self._replace_earlier(session)
+            self._replace_earlier(session)
         self.__dict__["session"] = session
         if response is None:
             try:

@@ -61,7 +61,7 @@ class SecondStepPage(ProofPage):
             return response
         with in_tenant(self.tenant.tenant_id):
             device = remember_device(
-                session_id=signed_in.session_id,
+                session_id=signed_in.session.pk,
                 replaced=browser.read_cookie(self.request, browser.DEVICE, self.tenant.tenant_id),
             )
         return response if device is None else self.keep_device(response, device)

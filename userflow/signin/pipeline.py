@@ -41,7 +41,8 @@ class SignedIn(Generic[User_co]):
 
     user: User_co
     tenant_id: UUID | None
-    session_id: UUID
+    # As stored, without its user.
+    session: Session
     client_id: UUID | None
     # How the user was verified (RFC 8176 section 2), in both steps.
     amr: tuple[str, ...]
@@ -144,7 +145,7 @@ class _Unsaved:
         return SignedIn(
             user=user,
             tenant_id=subject.tenant_id,
-            session_id=self.session.pk,
+            session=self.session,
             client_id=subject.client_id,
             amr=completion.amr,
             tokens=tokens,
