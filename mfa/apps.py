@@ -13,7 +13,6 @@ class MfaConfig(AppConfig):
             consistency,
         )
         from mfa.factors import remove_unverified_factors
-        from mfa.remembered_devices import forget_devices_of_tenant
         from mfa.stepup.actions import check_factor_proof
         from mfa.webauthn.relying_party import keep_rp_id_of_domain, reject_domain_change, reject_rp_id_change
         from tenants.signals import consistency_examined, sign_in_domain_changing, tenant_settings_changing
@@ -21,7 +20,6 @@ class MfaConfig(AppConfig):
 
         consistency_examined.connect(consistency.examine)
         tenant_settings_changing.connect(reject_rp_id_change)
-        tenant_settings_changing.connect(forget_devices_of_tenant)
         sign_in_domain_changing.connect(reject_domain_change)
         sign_in_domain_lost.connect(keep_rp_id_of_domain)
         factor_proof.connect(check_factor_proof)

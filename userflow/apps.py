@@ -15,6 +15,7 @@ class UserflowConfig(AppConfig):
             tenant_migrated,
             tenant_restored,
             tenant_resuming,
+            tenant_settings_changing,
         )
         from userflow import consistency
         from userflow.clients.actions import create_default_client
@@ -24,6 +25,7 @@ class UserflowConfig(AppConfig):
         from userflow.mail_delivery.background import send_behind_response
         from userflow.sessions.missing_keys import create_missing_keys
         from userflow.signals import end_user_activity_set, end_user_erasing, mail_queued
+        from userflow.signin.remembered_browsers import forget_devices_of_tenant
         from userflow.user_index.actions import follow_restore
         from userflow.user_index.entries import remove_tenant
         from userflow.webhooks.logout_tokens import end_sessions_before_resuming
@@ -36,6 +38,7 @@ class UserflowConfig(AppConfig):
         tenant_restored.connect(create_missing_keys)
         tenant_restored.connect(follow_restore)
         tenant_resuming.connect(end_sessions_before_resuming)
+        tenant_settings_changing.connect(forget_devices_of_tenant)
         end_user_activity_set.connect(keep_admins_decision)
         end_user_erasing.connect(delete_invitations_of)
         mail_queued.connect(send_behind_response)

@@ -73,7 +73,14 @@ def measure(run: Run) -> list[Row]:
     number = min(run.sizes.tenants, 100)
     browsers = [_signed_in(tenant) for tenant in world.tenants_with_users(number, run.sizes.users_of_each, run.say)]
     requests = REQUESTS if run.seconds > 1 else 20
-    taken: dict[str, list[float]] = {"read": [], "flow": [], "flow of many": [], "refresh": [], "hosted": [], "login": []}
+    taken: dict[str, list[float]] = {
+        "read": [],
+        "flow": [],
+        "flow of many": [],
+        "refresh": [],
+        "hosted": [],
+        "login": [],
+    }
     # A connection to every tenant, so that none is opened while the flow is measured.
     with servers.platform(run.home, TENANT_CONNECTION_BUDGET=str(4 * number)) as platform:
         line = Line(run, platform)

@@ -14,7 +14,6 @@ from identity_platform.audit.models import TenantEvent
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.postgresql.row_errors import first_or
 from mfa.factors import list_factors
-from mfa.remembered_devices import remembered_devices
 from mfa.sms.actions import confirmed_number
 from openid.account.applications import connected_applications
 from openid.pages.journey import SignedInPage
@@ -28,6 +27,7 @@ from userflow.endusers.actions import read_end_user
 from userflow.errors import UnknownUser
 from userflow.profile.actions import read_profile
 from userflow.sessions.permissions import reading, require
+from userflow.signin.remembered_browsers import remembered_devices
 
 # The newest are in the file; `audit_events_left_out` tells of older ones.
 MOST_EVENTS: Final = 10_000

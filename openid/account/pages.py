@@ -16,7 +16,6 @@ from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ApiError, NotFound
 from mfa.closing.actions import close_account
 from mfa.factors import TOTP, WEBAUTHN, FactorList, list_factors, remove_factor, rename_passkey
-from mfa.remembered_devices import forget_device, remembered_devices
 from mfa.totp.actions import regenerate_backup_codes
 from mfa.webauthn.models import UNNAMED
 from openid.account.applications import (
@@ -45,6 +44,7 @@ from userflow.profile.actions import update_profile
 from userflow.sessions.actions import end_one_session, end_others, list_sessions
 from userflow.sessions.ending import sign_out
 from userflow.signin.caller import Caller
+from userflow.signin.remembered_browsers import forget_device, remembered_devices
 
 MOST_SESSIONS: Final = 100
 

@@ -15,7 +15,6 @@ from django.utils.translation import gettext as _
 
 from identity_platform.api.errors import ApiError
 from identity_platform.audit.origin import set_actor
-from mfa.remembered_devices import Cookie
 from openid import browser
 from openid.authorization.flow import Step, complete, next_step
 from openid.authorization.requests import Pending, pending_request
@@ -38,6 +37,7 @@ from userflow.sessions.browser import browser_principal, find_browser_session, f
 from userflow.sessions.ending import end_sessions
 from userflow.signin.delivery import BrowserCookie
 from userflow.signin.pipeline import SignedIn
+from userflow.signin.remembered_browsers import Cookie
 
 NO_STEPS: Final = Steps()
 _PAGES: Final = {
@@ -275,6 +275,11 @@ class JourneyPage(Page):
         except StepRequired as needed:
             return self.to(_PAGES[Step(needed.step)])
         return self.respond(response, self.pending.client)
+
+    @property
+    def device_cookie(self) -> str | None:
+        """Return the cookie of a browser that may skip the second step."""
+        return browser.read_cookie(self.request, browser.DEVICE, self.tenant.tenant_id)
 
     def keep_device(self, response: HttpResponse, device: Cookie) -> HttpResponse:
         """Send the cookie of a browser that skips the second step."""

@@ -9,12 +9,10 @@ from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ApiError
 from mfa.completion import Verified
 from mfa.factors import SMS, WEBAUTHN
-from mfa.remembered_devices import lifetime, remember_device
 from mfa.sms.actions import request_sms_code, verify_sms_code
 from mfa.totp.actions import verify_totp
 from mfa.webauthn.authentication import finish_authentication
 from mfa.webauthn.relying_party import usable_methods
-from openid import browser
 from openid.pages import forms
 from openid.pages.page import Context
 from openid.pages.proofs import WAYS, ProofPage
@@ -27,6 +25,7 @@ from userflow.accounts.realms import END_USERS
 from userflow.credentials import tickets
 from userflow.errors import NotSignedInByTicket
 from userflow.signin.caller import Caller
+from userflow.signin.remembered_browsers import lifetime, remember_device
 
 
 class SecondStepPage(ProofPage):
@@ -60,10 +59,7 @@ class SecondStepPage(ProofPage):
         if "remember" not in self.request.POST:
             return response
         with in_tenant(self.tenant.tenant_id):
-            device = remember_device(
-                session_id=signed_in.session.pk,
-                replaced=browser.read_cookie(self.request, browser.DEVICE, self.tenant.tenant_id),
-            )
+            device = remember_device(session_id=signed_in.session.pk, replaced=self.device_cookie)
         return response if device is None else self.keep_device(response, device)
 
     @cached_property

@@ -6,10 +6,8 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils.translation import gettext_lazy as _
 
 from identity_platform.api.errors import ApiError
-from mfa.remembered_devices import complete_by_device
 from mfa.stepup.actions import options_for_step_up
 from mfa.webauthn import authentication as passkeys
-from openid import browser
 from openid.authorization.flow import Step
 from openid.pages import errors, forms
 from openid.pages.journey import JourneyPage
@@ -39,7 +37,10 @@ class PasswordSignIn(JourneyPage):
         """
         try:
             result = sign_in_browser(
-                tenant_id=self.tenant.tenant_id, email=email, password=password, delivery=self.delivery
+                tenant_id=self.tenant.tenant_id,
+                email=email,
+                password=password,
+                delivery=replace(self.delivery, remembered=self.device_cookie),
             )
         except EmailNotVerified as problem:
             remind_of_email_proof(tenant_id=self.tenant.tenant_id, email=email)
@@ -52,9 +53,8 @@ class PasswordSignIn(JourneyPage):
 
     def _after_password(self, result: SignedIn[EndUser] | Waiting[EndUser]) -> HttpResponse:
         if isinstance(result, SignedIn):
-            return self.enter(result)
-        if result.methods and (entered := self._by_device(result.mfa_token)) is not None:
-            return entered
+            response = self.enter(result)
+            return response if result.remembered is None else self.keep_device(response, result.remembered)
         self.steps = replace(
             self.steps.only_email(result.user.email),
             mfa_token=result.mfa_token,
@@ -62,23 +62,6 @@ class PasswordSignIn(JourneyPage):
             enrollment_ticket=result.enrollment_ticket or "",
         )
         return self.to("enroll" if result.enrollment_required else "signin/verify")
-
-    def _by_device(self, mfa_token: str) -> HttpResponse | None:
-        """Go on without the second step in a browser that is remembered; return None in any other."""
-        device = browser.read_cookie(self.request, browser.DEVICE, self.tenant.tenant_id)
-        if device is None:
-            return None
-        try:
-            completed = complete_by_device(
-                tenant_id=self.tenant.tenant_id, mfa_token=mfa_token, device=device, delivery=self.delivery
-            )
-        except ApiError:
-            # The page of the second step says what is wrong.
-            return None
-        if completed is None:
-            return None
-        signed_in, next_cookie = completed
-        return self.keep_device(self.enter(signed_in), next_cookie)
 
 
 class PasskeySignIn(FormPage, JourneyPage):

@@ -21,7 +21,6 @@ FIRST_FACTORS = {"userflow/signin/password.py: sign_in_admin", "userflow/signin/
 LAST_STEPS = {
     "mfa/completion.py: second_step_completion",
     "mfa/completion.py: only_step_completion",
-    "mfa/remembered_devices.py: _complete",
 }
 
 

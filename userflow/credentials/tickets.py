@@ -26,7 +26,7 @@ __all__ = ["ENROLLMENT", "PASS"]
 SECOND_STEP: Final = "second_step"
 PASSWORD_RESET: Final = "password_reset"
 PROOF: Final = "proof"
-# A browser that skips the second step (`mfa.remembered_devices`); a tenant can only shorten its life.
+# A browser that skips the second step (`userflow.signin.remembered_browsers`); a tenant can only shorten its life.
 REMEMBERED: Final = "remembered"
 # What ends when the user has another address: links went to the old one, and sign-ins were begun with it.
 OF_ADDRESS: Final = (PASSWORD_RESET, SECOND_STEP, REMEMBERED)

@@ -16,7 +16,7 @@ from tenants.context import current_tenant
 from tenants.lookup import TenantContext
 from tenants.states import Purpose
 from userflow.accounts.models import Account, EndUser
-from userflow.accounts.realms import Realm
+from userflow.accounts.realms import END_USERS, Realm
 from userflow.accounts.session_models import EndUserSession, Session, Ticket
 from userflow.accounts.session_policy import AAL2, acr_of, required_acr
 from userflow.credentials import attempts, email_verification, tickets
@@ -28,8 +28,8 @@ from userflow.sessions.cookies import cookie_digest
 from userflow.sessions.issue import TokenPair, TokenSubject
 from userflow.sessions.queries import Rights
 from userflow.sessions.refresh_tokens import new_refresh_token
-from userflow.signin import queries
-from userflow.signin.delivery import Delivery
+from userflow.signin import queries, remembered_browsers
+from userflow.signin.delivery import BrowserCookie, Delivery
 
 User = TypeVar("User", bound=Account)
 User_co = TypeVar("User_co", bound=Account, covariant=True)
@@ -50,6 +50,8 @@ class SignedIn(Generic[User_co]):
     cookie: str | None = field(default=None, repr=False)
     # For the header X-Enrollment-Ticket, only while the user has no factor.
     enrollment_ticket: str | None = field(default=None, repr=False)
+    # The next cookie of a browser in which the user has skipped the second step.
+    remembered: remembered_browsers.Cookie | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +176,8 @@ def sign_in(
     _check_address(user, tenant)
     set_actor(user.principal_kind, str(user.pk))
     if not _is_enough(user, amr, tenant):
-        return _wait(realm, user, amr=amr, counter=counter, client_id=client_id)
+        signed_in = _skip_second_step(user, amr=amr, counter=counter, delivery=delivery)
+        return signed_in or _wait(realm, user, amr=amr, counter=counter, client_id=client_id)
     completion = Completion(delivery.subject(user, client_id, tenant, authenticates=True), tenant, amr, delivery)
     if isinstance(user, EndUser):
         # The usual sign-in of an end user: everything is one statement.
@@ -235,6 +238,27 @@ def _is_enough(user: Account, amr: tuple[str, ...], tenant: TenantContext | None
     if acr_of(amr) == AAL2:
         return True
     return not user.mfa_methods and required_acr(user.principal_kind, tenant.settings if tenant else {}) != AAL2
+
+
+def _skip_second_step(
+    user: User, *, amr: tuple[str, ...], counter: Counter, delivery: Delivery
+) -> SignedIn[User] | None:
+    """Open the session of an end user in a browser that is remembered; return None in any other.
+
+    It is a session of the first step alone. Raises WrongCredentials as `Completion.open`.
+    """
+    cookie = delivery.remembered if isinstance(delivery, BrowserCookie) else None
+    if cookie is None or not isinstance(user, EndUser) or not user.mfa_methods:
+        return None
+    tenant = current_tenant()
+    with END_USERS.atomic():
+        device = remembered_browsers.find_device(user, cookie)
+        if device is None:
+            return None
+        completion = Completion(delivery.subject(user, None, tenant, authenticates=True), tenant, amr, delivery)
+        signed_in = completion.open(END_USERS, user, cleared=counter)
+        next_cookie = remembered_browsers.renew_device(user, device, signed_in.session.pk)
+    return replace(signed_in, remembered=next_cookie)
 
 
 def _wait(realm: Realm, user: User, *, amr: tuple[str, ...], counter: Counter, client_id: UUID | None) -> Waiting[User]:

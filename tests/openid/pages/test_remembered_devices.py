@@ -10,7 +10,6 @@ import pytest
 from django.utils.timezone import now
 
 from identity_platform.crypto import hash_token
-from mfa.remembered_devices import MOST_DEVICES
 from openid.browser import DEVICE, cookie_name
 from tenants.context import in_tenant
 from tests.mfa.people import TestUser, new_user
@@ -21,6 +20,7 @@ from userflow.accounts.session_models import EndUserSession, EndUserTicket
 from userflow.credentials.tickets import REMEMBERED
 from userflow.sessions.browser import browser_principal
 from userflow.sessions.ending import sign_out
+from userflow.signin.remembered_browsers import MOST_DEVICES
 
 SETTINGS = "/uflow/admin/tenants/{}/settings"
 DAYS = "remember_device_days"

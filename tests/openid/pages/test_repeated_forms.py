@@ -12,7 +12,6 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from mfa.remembered_devices import remembered_devices
 from mfa.webauthn.models import EndUserPasskey
 from tenants.context import in_tenant
 from tenants.models import Tenant
@@ -29,6 +28,7 @@ from tests.userflow.mailbox import mails_to, token_in
 from tests.world import PASSWORD, TestTenant, new_client
 from userflow.accounts.models import Client, EndUser
 from userflow.accounts.session_models import EndUserSession
+from userflow.signin.remembered_browsers import remembered_devices
 
 
 def sends_at_once(visitor: Visitor, **fields: str) -> None:

@@ -10,7 +10,6 @@ from django.db import connection, connections
 from django.utils.timezone import now
 
 from identity_platform.audit.models import PlatformEvent, TenantEvent
-from mfa.remembered_devices import REMEMBERED
 from tenants import provisioning, repairs
 from tenants.context import in_tenant
 from tenants.domain_claims import GRACE, note_look_up
@@ -25,6 +24,7 @@ from userflow.accounts.session_models import EndUserTicket
 from userflow.domains.actions import check_domains
 from userflow.domains.models import TenantDomain
 from userflow.sessions.browser import find_browser_session
+from userflow.signin.remembered_browsers import REMEMBERED
 
 NewTenant = Callable[[], TestTenant]
 METADATA = "/.well-known/openid-configuration"

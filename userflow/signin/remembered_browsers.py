@@ -1,8 +1,9 @@
-"""Remembered devices: browsers in which an end user skips the second step of a sign-in at the hosted pages for some days.
+"""Remembered browsers: in them an end user skips the second step of a sign-in at the hosted pages for some days.
 
-A device is a ticket of its own purpose, so it ends where the tickets of its user end, in the same transaction. It shows that
-a second step was done earlier, not now: the session that it completes is that of the password alone (`amr` pwd, `acr` aal1),
-and every step-up asks for the factor (NIST SP 800-63B-4 section 2.2). A tenant that requires a factor has no such devices.
+Users read of devices. A device is a ticket of its own purpose, so it ends where the tickets of its user end, in the same
+transaction. It shows that a second step was done earlier, not now: the session that it completes is that of the password alone
+(`amr` pwd, `acr` aal1), and every step-up asks for the factor (NIST SP 800-63B-4 section 2.2). A tenant that requires a factor
+has no such devices.
 """
 
 from collections.abc import Mapping
@@ -22,14 +23,11 @@ from tenants.states import Purpose
 from userflow.accounts.models import EndUser
 from userflow.accounts.principals import END_USER
 from userflow.accounts.realms import END_USERS
-from userflow.accounts.session_models import EndUserSession, EndUserTicket, Ticket
+from userflow.accounts.session_models import EndUserSession, EndUserTicket
 from userflow.accounts.session_policy import AAL2, required_acr
 from userflow.credentials import tickets
 from userflow.credentials.tickets import REMEMBERED
-from userflow.errors import NotSignedInByTicket
 from userflow.sessions.cookies import cookie_digest
-from userflow.signin.delivery import BrowserCookie
-from userflow.signin.pipeline import SignedIn, completion_of
 
 MOST_DEVICES: Final = 10
 # Two requests of one browser at once send the same cookie; one of them comes after the rotation.
@@ -65,10 +63,10 @@ def lifetime(tenant: TenantContext) -> timedelta:
     return _lifetime(tenant.settings)
 
 
-def _lifetime(own: Mapping[str, object]) -> timedelta:
-    if required_acr(END_USER, own) == AAL2:
+def _lifetime(settings: Mapping[str, object]) -> timedelta:
+    if required_acr(END_USER, settings) == AAL2:
         return timedelta(0)
-    return timedelta(days=effective(own)["remember_device_days"])
+    return timedelta(days=effective(settings)["remember_device_days"])
 
 
 def remember_device(*, session_id: UUID, replaced: str | None) -> Cookie | None:
@@ -96,76 +94,62 @@ def remember_device(*, session_id: UUID, replaced: str | None) -> Cookie | None:
     return cookie
 
 
-def complete_by_device(
-    *, tenant_id: UUID, mfa_token: str, device: str, delivery: BrowserCookie
-) -> tuple[SignedIn[EndUser], Cookie] | None:
-    """Complete the sign-in of `mfa_token` without its second step; return it, and the next cookie of the device.
+def find_device(user: EndUser, cookie: str) -> EndUserTicket | None:
+    """Return the device of this cookie, or None, with nothing changed, if it is not remembered for this user.
 
-    Return None, with nothing changed, for a device that is not remembered for this user. A cookie that was used before was
-    copied: all devices of its user are forgotten. Raises
-    NotSignedInByTicket (401), EmailNotVerified (403), WrongCredentials.
+    A cookie that was used before was copied: all devices of its user are forgotten. Call it in the user's tenant, in a
+    transaction: the user stays locked until its end.
     """
-    with in_tenant(tenant_id, Purpose.SIGN_IN) as tenant:
-        lasts = lifetime(tenant)
-        if not lasts:
-            return None
-        login = tickets.find_ticket(END_USERS, mfa_token, tickets.SECOND_STEP)
-        with END_USERS.atomic():
-            user = EndUser.objects.select_for_update(no_key=True).filter(pk=login.user.pk, active=True).first()
-            if user is None:
-                raise NotSignedInByTicket
-            kept = EndUserTicket._default_manager.filter(
-                digest=cookie_digest(device),
-                purpose=REMEMBERED,
-                user_id=user.pk,
-                expires_at__range=(now(), now() + lasts),
-            ).first()
-            if kept is None or not _is_unused(kept, user):
-                return None
-            return _complete(user, login, kept, delivery)
+    lasts = lifetime(current_tenant())
+    if not lasts or not EndUser.objects.select_for_update(no_key=True).filter(pk=user.pk, active=True).exists():
+        return None
+    ticket = EndUserTicket._default_manager.filter(
+        digest=cookie_digest(cookie), purpose=REMEMBERED, user_id=user.pk, expires_at__range=(now(), now() + lasts)
+    ).first()
+    return ticket if ticket is not None and _is_unused(ticket, user) else None
 
 
-def _is_unused(kept: EndUserTicket, user: EndUser) -> bool:
-    if kept.used_at is None:
+def renew_device(user: EndUser, ticket: EndUserTicket, session_id: UUID) -> Cookie:
+    """Use the device for this session; return its next cookie. Call it in the transaction of `find_device`.
+
+    The time counts from the second step, however often the device is used. Raises NotSignedInByTicket if it is used already.
+    """
+    tickets.consume_ticket(END_USERS, ticket)
+    END_USERS.record("device.used", target=("user", user.pk))
+    return _stored(user, session_id, ticket.expires_at)
+
+
+def _is_unused(ticket: EndUserTicket, user: EndUser) -> bool:
+    if ticket.used_at is None:
         return True
-    if now() - kept.used_at > RACE:
+    if now() - ticket.used_at > RACE:
         forgotten = tickets.forget_devices(END_USERS, user.pk)
         details = {"forgotten": forgotten}
         END_USERS.record("device.reused", target=("user", user.pk), outcome="refused", details=details)
     return False
 
 
-def _complete(
-    user: EndUser, login: Ticket, kept: EndUserTicket, delivery: BrowserCookie
-) -> tuple[SignedIn[EndUser], Cookie]:
-    tickets.consume_ticket(END_USERS, kept)
-    tickets.consume_ticket(END_USERS, login)
-    signed_in = completion_of(user, amr=(), delivery=delivery, login=login).open(END_USERS, user)
-    END_USERS.record("device.used", target=("user", user.pk))
-    # The time counts from the second step, however often the device is used.
-    return signed_in, _stored(user, signed_in.session.pk, kept.expires_at)
-
-
 def remembered_devices(user_id: UUID) -> list[RememberedDevice]:
     """Return the devices of the user, last used first. Call it in the tenant."""
-    kept = list(_valid(user_id).order_by("-created_at"))
-    sessions = EndUserSession._default_manager.in_bulk([one.session_id for one in kept if one.session_id is not None])
-    return [_shown(one, sessions.get(one.session_id) if one.session_id is not None else None) for one in kept]
+    valid = list(_valid(user_id).order_by("-created_at"))
+    session_ids = {ticket.session_id for ticket in valid} - {None}
+    sessions = EndUserSession._default_manager.in_bulk(session_ids)
+    return [_shown(ticket, sessions.get(ticket.session_id)) for ticket in valid]
 
 
-def _shown(kept: EndUserTicket, session: EndUserSession | None) -> RememberedDevice:
+def _shown(ticket: EndUserTicket, session: EndUserSession | None) -> RememberedDevice:
     agent, address = (session.user_agent, session.address) if session is not None else ("", "")
-    return RememberedDevice(bytes(kept.digest).hex(), agent, address, kept.created_at, kept.expires_at)
+    return RememberedDevice(bytes(ticket.digest).hex(), agent, address, ticket.created_at, ticket.expires_at)
 
 
 def forget_device(*, user_id: UUID, device_id: str) -> bool:
     """Forget one device of the user; return whether there was one. Call it in the tenant."""
-    digests = [one.pk for one in _valid(user_id) if bytes(one.digest).hex() == device_id]
+    digests = [ticket.pk for ticket in _valid(user_id) if bytes(ticket.digest).hex() == device_id]
     with END_USERS.atomic():
-        found = bool(EndUserTicket._default_manager.filter(pk__in=digests).delete()[0])
-        if found:
+        is_forgotten = bool(EndUserTicket._default_manager.filter(pk__in=digests).delete()[0])
+        if is_forgotten:
             END_USERS.record("device.forgotten", target=("user", user_id))
-    return found
+    return is_forgotten
 
 
 def forget_devices_of_tenant(
