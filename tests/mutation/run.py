@@ -37,7 +37,13 @@ ROOMS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "signin": (
         "userflow/signin/*.py",
-        ("tests/userflow/signin", "tests/mfa/signin", "tests/attacks", "tests/userflow/sessions"),
+        (
+            "tests/userflow/signin",
+            "tests/mfa/signin",
+            "tests/attacks",
+            "tests/userflow/sessions",
+            "tests/openid/pages/test_remembered_devices.py",
+        ),
     ),
     "rank": (
         "userflow/accounts/rank.py",
@@ -57,7 +63,6 @@ ROOMS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
             "tests/attacks",
             "tests/userflow/admins",
             "tests/openid/pages/test_enrollment.py",
-            "tests/openid/pages/test_remembered_devices.py",
         ),
     ),
     "tokens": (
