@@ -12,7 +12,6 @@ from tenants.errors import UpgradeFailed
 
 log = structlog.get_logger("identity.tenants")
 
-
 # SQLSTATE classes whose messages name schema objects only (unknown table, lock not available, connection lost, cancelled).
 # Others (22 data exception, 23 integrity) quote values of rows.
 _MESSAGE_IS_HARMLESS = ("08", "42", "53", "55", "57")

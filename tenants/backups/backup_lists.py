@@ -8,14 +8,7 @@ from typing import Any
 
 from django.utils.timezone import now
 
-from identity_platform.crypto import (
-    RingKeyMissing,
-    SealBroken,
-    keyed_digest,
-    same,
-    unwrap_data_key,
-    wrap_data_key,
-)
+from identity_platform.crypto import RingKeyMissing, SealBroken, keyed_digest, same, unwrap_data_key, wrap_data_key
 from tenants.backups.backup_storage import LIST, SetPlace
 from tenants.errors import BackupUnfit
 

@@ -18,12 +18,7 @@ from django.conf import settings
 from django.utils.timezone import now
 
 from identity_platform.audit.writer import record_for_platform
-from identity_platform.crypto import (
-    SealBroken,
-    SealingWriter,
-    new_data_key,
-    unseal_file,
-)
+from identity_platform.crypto import SealBroken, SealingWriter, new_data_key, unseal_file
 from identity_platform.transfer.temporary_folder import temporary_folder
 from tenants import steps
 from tenants.backups.backup_lists import BackupSet, File, read, signed

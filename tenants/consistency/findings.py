@@ -1,4 +1,4 @@
-"""A contradiction between a tenant's database and the global one."""
+"""What `check_consistency` finds: contradictions between a tenant's database and the global one."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Names of databases."""
+"""Names of tenants' databases."""
 
 from django.conf import settings
 from django.utils.crypto import get_random_string

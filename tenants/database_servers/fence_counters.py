@@ -27,8 +27,6 @@ from tenants.models import DatabaseServer, Installation
 _RAISE: Final = """
 UPDATE server_mark SET revision = greatest(revision, %s), beats = greatest(beats, %s) WHERE installation = %s AND epoch <= %s
 """
-
-
 _AND_HIGHER: Final = " AND revision < %s"
 
 

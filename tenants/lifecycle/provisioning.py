@@ -40,7 +40,6 @@ from tenants.states import FOLLOWS, Purpose, State
 
 log = structlog.get_logger("identity.tenants")
 
-
 # Creates what the caller wants to exist with the tenant, in the transaction that activates it.
 Initialize = Callable[[Tenant], None]
 

@@ -1,4 +1,4 @@
-"""Slugs of tenants: made of a name, free, and reserved for nothing else."""
+"""Slugs for new tenants: made of a name, free, and not reserved."""
 
 import re
 import secrets
@@ -11,11 +11,8 @@ from tenants.errors import SlugTaken
 from tenants.models import Tenant
 
 LONGEST_SLUG: Final = 50
-
-
 # Used for a name without a Latin letter or digit, such as a Chinese one.
 FALLBACK: Final = "tenant"
-
 
 # Letters that Unicode does not decompose into ASCII, and the German umlauts, which would lose their second letter.
 _LATIN: Final = str.maketrans(
@@ -42,8 +39,6 @@ def slug_of(name: str) -> str:
 
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-
-
 # A generated slug gets a random suffix when it is taken.
 SLUG_TRIES = 8
 

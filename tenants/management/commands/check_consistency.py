@@ -2,9 +2,9 @@ import sys
 from argparse import ArgumentParser
 from json import dumps
 
-from tenants.consistency import examination, findings
+from tenants.consistency import examination
 from tenants.consistency.examination import Examined
-from tenants.consistency.findings import Finding
+from tenants.consistency.findings import MOST_IDS, Finding
 from tenants.management import terminal
 
 SHOWN_IDS = 3
@@ -98,7 +98,7 @@ def _line(result: Examined) -> str:
 def _cells(found: Finding) -> tuple[str, ...]:
     ids = list(found.rows)
     shown = ", ".join(ids[:SHOWN_IDS]) + (f" and {len(ids) - SHOWN_IDS} more" if len(ids) > SHOWN_IDS else "")
-    more = " or more" if len(ids) >= findings.MOST_IDS else ""
+    more = " or more" if len(ids) >= MOST_IDS else ""
     return found.kind, f"{found.count}{more}", shown, found.meaning, found.remedy
 
 
