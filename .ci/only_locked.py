@@ -35,7 +35,7 @@ import django  # noqa: E402  # found only now
 django.setup()
 packages = ["identity_platform", "tenants", "userflow", "registry", "mfa", "openid", "console"]
 # These need packages of their own, and are imported where they are used.
-OPTIONAL = ("identity_platform.serving.embedded", "tenants.backup_buckets")
+OPTIONAL = ("identity_platform.serving.embedded", "tenants.backups.backup_buckets")
 modules = [
     module.name
     for package in packages

@@ -61,7 +61,7 @@ def main() -> None:
         from django.db import connections
 
         from bench import servers, world
-        from tenants.backend.base import POOL
+        from tenants.backend.pool import POOL
 
         tenants = world.tenants_with_users(options.tenants, 1, lambda text: print(text, flush=True))
         reads = [(f"/uflow/user/enduser/{tenant.tenant_id}/{tenant.users[0]}", tenant.token) for tenant in tenants]

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from django.conf import settings
 
 from identity_platform.audit import writer
-from tenants import provisioning
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
+from tenants.lifecycle import provisioning
 from userflow.credentials import passwords
 from userflow.endusers.actions import register_end_user
 from userflow.signin.password import sign_in_end_user

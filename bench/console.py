@@ -218,7 +218,7 @@ def _fill(sizes: dict[str, int], say: Callable[[str], None]) -> dict[str, str]:
     from django.utils.timezone import now
 
     from console.metrics import queries
-    from tenants.context import in_tenant, tenant_atomic
+    from tenants.entering.context import in_tenant, tenant_atomic
     from userflow.tenants.actions import open_tenant
     from userflow.webhooks.actions import create_endpoint
 

@@ -133,8 +133,8 @@ def _step(own: home.Home, tenants: int, repeats: Repeats, say: Say) -> Values:
 
 
 def _provisioning(number: int, say: Say) -> Values:
-    from tenants.capacity import main_server
-    from tenants.warm_pool import refill
+    from tenants.lifecycle.capacity import main_server
+    from tenants.lifecycle.warm_pool import refill
     from userflow.tenants.actions import open_tenant
 
     def milliseconds() -> float:
@@ -194,9 +194,9 @@ def _read(connection: http.client.HTTPConnection, tenant: Any) -> float:
 
 def _jobs(own: home.Home, tenants: int, say: Say) -> Values:
     from bench import world
-    from tenants.backup_sets import write
-    from tenants.backup_storage import Folder
-    from tenants.fleet import Result, migrate_tenants
+    from tenants.backups.backup_folders import Folder
+    from tenants.backups.backup_sets import write
+    from tenants.jobs.fleet import Result, migrate_tenants
     from tenants.models import Tenant
 
     say("migrate_tenants, nothing to do")
@@ -244,8 +244,8 @@ def _turn_back(slugs: list[str]) -> None:
     from django.db import connections
     from django.db.migrations.executor import MigrationExecutor
 
+    from tenants.entering.target import TENANT_ALIAS, DatabaseTarget, in_target
     from tenants.models import TenantDatabase
-    from tenants.target import TENANT_ALIAS, DatabaseTarget, in_target
 
     mappings = TenantDatabase.objects.select_related("server").filter(tenant__slug__in=slugs)
     for mapping in mappings:

@@ -130,7 +130,7 @@ def _without_indexes() -> Iterator[None]:
 
 
 def _words(tenant_id: UUID) -> dict[str, str]:
-    from tenants.context import in_tenant
+    from tenants.entering.context import in_tenant
     from userflow.accounts.models import EndUser
 
     with in_tenant(tenant_id):

@@ -145,7 +145,7 @@ def _tenants(number: int) -> list[Any]:
     from django.db import connections
 
     from bench.world import tenants_with_users
-    from tenants.backend.base import POOL
+    from tenants.backend.pool import POOL
 
     tenants = tenants_with_users(number, 10, lambda _: None)
     connections.close_all()

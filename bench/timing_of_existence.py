@@ -155,7 +155,7 @@ def _people(tenant_id: UUID, client_id: UUID, number: int) -> tuple[list[str], l
     """Store users with verified addresses, and registrations that wait; return their addresses."""
     from django.utils.timezone import now
 
-    from tenants.context import in_tenant
+    from tenants.entering.context import in_tenant
     from userflow.accounts.models import EndUser
     from userflow.credentials import passwords
     from userflow.credentials.email_verification import issue_secrets

@@ -12,10 +12,10 @@ from django.db import connection, connections
 from django.utils.timezone import now
 
 from identity_platform.api.email_addresses import email_key
-from tenants.capacity import main_server
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
+from tenants.entering.schema import schema_version
+from tenants.lifecycle.capacity import main_server
 from tenants.models import Tenant, TenantDatabase
-from tenants.schema import schema_version
 from tenants.states import Purpose, State
 from userflow.accounts.models import AdminUser, Client, EndUser
 from userflow.accounts.realms import ADMINS

@@ -5,8 +5,8 @@ import structlog
 from console.jobs.actions import run_job
 from console.metrics.actions import collect_figures
 from identity_platform.task_queue import PROBLEMS, TaskContext, periodic_task
-from tenants.schema import why
-from tenants.visits import Visits
+from tenants.database_servers.visits import Visits
+from tenants.failure_reasons import why
 
 log = structlog.get_logger("identity.console")
 

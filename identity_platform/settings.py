@@ -141,9 +141,9 @@ DATABASE_ADMIN = {
     **_admin,
     "OPTIONS": {"connect_timeout": 5, "application_name": "identity-admin", **_admin["OPTIONS"]},
 }
-# What `check --deploy` accepts without TLS outside this machine (`tenants.transport`).
+# What `check --deploy` accepts without TLS outside this machine (`tenants.database_servers.transport`).
 UNENCRYPTED_CONNECTIONS = choices("UNENCRYPTED_CONNECTIONS", ("database", "cache", "mail", "directory"))
-DATABASE_ROUTERS = ["tenants.router.TenantRouter"]
+DATABASE_ROUTERS = ["tenants.entering.router.TenantRouter"]
 
 # --- background work --------------------------------------------------------------------------------------------------
 
@@ -211,11 +211,11 @@ MIDDLEWARE = [
     *(["identity_platform.tracing.Traced"] if TRACES_ENDPOINT else []),
     "identity_platform.api.middleware.ApiMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "tenants.fence_middleware.Fence",
-    "tenants.mode_middleware.OperatingModes",
-    "tenants.hosts.TenantHosts",
+    "tenants.middleware.fence_middleware.Fence",
+    "tenants.middleware.mode_middleware.OperatingModes",
+    "tenants.addresses.hosts.TenantHosts",
     "identity_platform.api.middleware.SecurityMiddleware",
-    "tenants.rejections.RejectedCalls",
+    "tenants.middleware.rejections.RejectedCalls",
     "identity_platform.api.middleware.CrossOrigin",
     "openid.cors.TenantCrossOrigin",
     "console.frame.middleware.ConsoleStaticFiles",

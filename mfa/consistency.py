@@ -12,9 +12,11 @@ from mfa import factors
 from mfa.sms.actions import unreadable_phones
 from mfa.totp.actions import unreadable_secrets
 from mfa.webauthn.models import EndUserPasskey
-from tenants import domain_claims, keys
-from tenants.consistency import MOST_IDS, Finding, oldest_explained, sealed_finding
-from tenants.context import current_tenant
+from tenants import keys
+from tenants.addresses import domain_claims
+from tenants.consistency.findings import MOST_IDS, Finding, sealed_finding
+from tenants.consistency.references import oldest_explained
+from tenants.entering.context import current_tenant
 from tenants.models import DataKey
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.domains.models import TenantDomain

@@ -15,8 +15,8 @@ from django.utils.timezone import now
 from identity_platform.api.errors import NotSignedIn
 from mfa.errors import NoProof, NotFirstFactor, TokenOfAnotherUser
 from mfa.users import settings_of
-from tenants.context import current_tenant
-from tenants.settings import effective
+from tenants.entering.context import current_tenant
+from tenants.settings.values import effective
 from userflow.accounts.models import Account
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import END_USERS, Realm

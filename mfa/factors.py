@@ -19,8 +19,8 @@ from mfa.enrollment import Kind, Proof, address_is_missing, check_again, enrollm
 from mfa.errors import LastFactor, NoProof, TokenOfAnotherUser, UnknownFactor
 from mfa.factor_models import Factor
 from mfa.webauthn.models import Passkey
-from tenants import revocations
-from tenants.context import current_tenant
+from tenants.entering.context import current_tenant
+from tenants.journals import revocations
 from tenants.states import Purpose
 from userflow.accounts.models import PASSWORD_ALONE, Account, EndUser
 from userflow.accounts.principals import Principal

@@ -8,7 +8,7 @@ from django.utils.translation import gettext_lazy as _
 
 from identity_platform.audit.origin import current_origin
 from mfa.users import settings_of
-from tenants.context import current_tenant
+from tenants.entering.context import current_tenant
 from userflow.accounts.models import Account
 from userflow.accounts.realms import END_USERS, Realm
 

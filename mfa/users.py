@@ -7,7 +7,7 @@ from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.crypto import hash_token
 from mfa.errors import UnknownEmail
-from tenants import lookup
+from tenants.entering import lookup
 from tenants.states import Purpose
 from userflow.accounts.models import Account, AdminUser, Client
 from userflow.accounts.principals import CLIENT

@@ -5,11 +5,11 @@ from typing import Final
 
 from mfa.sms.actions import confirmed_number
 from openid.profile_values import standard_value
-from tenants.context import current_tenant
-from tenants.lookup import TenantContext
-from tenants.profile_claims import APP_METADATA, METADATA, PROFILE_CLAIMS, Source, profile_claims
-from tenants.reserved_claims import is_issued
-from tenants.settings import names_in
+from tenants.entering.context import current_tenant
+from tenants.entering.lookup import TenantContext
+from tenants.settings.profile_claims import APP_METADATA, METADATA, PROFILE_CLAIMS, Source, profile_claims
+from tenants.settings.reserved_claims import is_issued
+from tenants.settings.values import names_in
 from userflow.accounts.models import EndUser
 from userflow.sessions.queries import Rights
 

@@ -7,8 +7,8 @@ from django.db import connection
 
 from identity_platform.audit.origin import set_tenant
 from identity_platform.postgresql.model_columns import ModelColumns
-from tenants import lookup
-from tenants.lookup import TenantContext
+from tenants.entering import lookup
+from tenants.entering.lookup import TenantContext
 from userflow.accounts.grant_types import AUTHORIZATION_CODE, may_use
 from userflow.accounts.models import CONFIDENTIAL, Client
 from userflow.clients.redirects import matches

@@ -5,7 +5,8 @@ from typing import Final
 from uuid import UUID
 
 from openid.models import Consent
-from tenants.consistency import Finding, Reference, find_missing
+from tenants.consistency.findings import Finding
+from tenants.consistency.references import Reference, find_missing
 from userflow.accounts.models import Client
 from userflow.consistency import CLIENT_DELETED, CLIENT_LOST, CREATE_AGAIN
 

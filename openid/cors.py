@@ -12,8 +12,8 @@ from django.db.models.functions import Lower
 from django.http import HttpRequest, HttpResponse
 from django.utils.cache import patch_vary_headers
 
-from tenants.hosts import tenant_at_host
-from tenants.lookup import may_be_slug
+from tenants.addresses.hosts import tenant_at_host
+from tenants.entering.lookup import may_be_slug
 from userflow.accounts.models import Client
 from userflow.clients.registration import problem_of_origin
 

@@ -7,7 +7,7 @@ from rest_framework.response import Response
 from identity_platform.api.errors import NotFound
 from identity_platform.api.fields import Text
 from identity_platform.api.views import ApiViewSet, endpoint
-from tenants.hosts import check_budget, find_host
+from tenants.addresses.hosts import check_budget, find_host
 from userflow.sessions.permissions import Anyone
 
 

@@ -8,9 +8,9 @@ from rest_framework.exceptions import APIException
 
 from identity_platform.api.errors import ApiError
 from openid.errors import TenantMoved
-from tenants import lookup
-from tenants.hosts import is_at_former_domain, tenant_at_host
-from tenants.lookup import TenantContext
+from tenants.addresses.hosts import is_at_former_domain, tenant_at_host
+from tenants.entering import lookup
+from tenants.entering.lookup import TenantContext
 
 
 def tenant_of_request(request: HttpRequest) -> TenantContext:

@@ -9,8 +9,8 @@ from django.db import connection
 from identity_platform.crypto import SealBroken
 from registry.models import ServiceCount, ServiceCredential, open_secret
 from tenants import keys
-from tenants.consistency import Finding, sealed_finding
-from tenants.router import GLOBAL_ALIAS
+from tenants.consistency.findings import Finding, sealed_finding
+from tenants.entering.router import GLOBAL_ALIAS
 
 # In one statement, so in one snapshot.
 _WRONG_COUNTS: Final = """

@@ -26,7 +26,7 @@ from registry.errors import (
     ServiceInUse,
     ServiceNotFound,
 )
-from tenants import lookup
+from tenants.entering import lookup
 from tenants.errors import DataKeyLocked, TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow.accounts.principals import Principal

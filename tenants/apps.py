@@ -13,7 +13,10 @@ class TenantsConfig(AppConfig):
 
         from identity_platform.api.metrics import add_collector
         from identity_platform.signals import worker_starting
-        from tenants import checks, lookup, metrics, revocations, transport  # noqa: F401  # importing registers the checks
+        from tenants import checks, metrics  # noqa: F401  # importing registers the checks
+        from tenants.database_servers import transport  # noqa: F401  # importing registers the checks
+        from tenants.entering import lookup
+        from tenants.journals import revocations
         from tenants.signals import revocations_noted
 
         revocations_noted.connect(revocations.deliver_noted)
@@ -24,7 +27,7 @@ class TenantsConfig(AppConfig):
 
 
 def _compare_with_fence(*, connection: Any, **_: object) -> None:
-    from tenants import fences
+    from tenants.database_servers import fences
 
     if connection.alias == "default":
         fences.note_new_connection(connection.connection)
@@ -33,7 +36,7 @@ def _compare_with_fence(*, connection: Any, **_: object) -> None:
 def _lease_connections(**_: object) -> None:
     from django.conf import settings
 
-    from tenants import servers
     from tenants.backend.base import LEASES
+    from tenants.database_servers import servers
 
     LEASES.start(own=servers.global_connections(settings.WEB_THREADS))

@@ -11,10 +11,10 @@ from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import ProgrammingError
 from psycopg import OperationalError
 
-from tenants import servers
+from tenants.database_servers import servers
+from tenants.entering.router import lives_in_tenant
+from tenants.failure_reasons import why
 from tenants.models import DatabaseServer
-from tenants.router import lives_in_tenant
-from tenants.schema import why
 
 
 @register()

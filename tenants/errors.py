@@ -96,7 +96,10 @@ class DatabaseServerFull(errors.Unavailable):
 
 
 class InstallationFenced(errors.Unavailable):
-    """503: the global database was restored or copied, and no operator has adopted or detached it (`tenants.fences`)."""
+    """503: the global database was restored or copied, and no operator has adopted or detached it.
+
+    See `tenants.database_servers.fences`.
+    """
 
     code = "installation_fenced"
     implied_by = "any"
@@ -171,7 +174,7 @@ class MaintenanceMode(ReadOnlyMode):
 
 
 class TooManyUnknownHosts(errors.Unavailable):
-    """503: this second has no look-up of unknown hosts left (`tenants.hosts`). This one may be a tenant's domain."""
+    """503: this second has no look-up of unknown hosts left (`tenants.addresses.hosts`). This one may be a tenant's domain."""
 
     code = "too_many_unknown_hosts"
     implied_by = "any"

@@ -9,10 +9,10 @@ from prometheus_client.metrics_core import Metric
 from identity_platform import task_queue
 from identity_platform.api.metrics import gauge
 from identity_platform.audit.models import PlatformEvent
-from tenants import fences
 from tenants.backend.leases import uses
+from tenants.database_servers import fences
+from tenants.entering.schema import schema_version
 from tenants.models import DatabaseServer, ServerHealth, TenantDatabase, WarmDatabase
-from tenants.schema import schema_version
 from tenants.states import State
 
 

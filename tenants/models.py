@@ -26,7 +26,7 @@ class TenantModel(models.Model):
 
 
 class TenantRecord(TenantModel):
-    """One row: whose database this is (`tenants.marks`). A copy of the template has it without a tenant."""
+    """One row: whose database this is (`tenants.database_servers.marks`). A copy of the template has it without a tenant."""
 
     after_restore: ClassVar[AfterRestore] = NoAuthority("It says whose the database is.")
 
@@ -46,13 +46,13 @@ class TenantRecord(TenantModel):
 
 
 class Installation(models.Model):
-    """One row: which installation this global database belongs to (`tenants.fences`)."""
+    """One row: which installation this global database belongs to (`tenants.database_servers.fences`)."""
 
     one = models.BooleanField(unique=True, default=True, editable=False)
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     # Raised when an operator adopts the installation.
     epoch = models.PositiveBigIntegerField(default=1)
-    # Which physical database this is (`tenants.fences.home`).
+    # Which physical database this is (`tenants.database_servers.fences.home`).
     home = models.CharField(max_length=100)
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -78,14 +78,14 @@ class DatabaseServer(models.Model):
     region = models.CharField(max_length=63, blank=True, default="", db_default="")
     # What else tells it from others, such as ssd or premium; a new tenant can ask for some of them.
     labels = ArrayField(models.CharField(max_length=63), blank=True, default=list, db_default=[])
-    # What roles like the platform's may open (`tenants.servers.FREE_FOR_PLATFORM`); null until it is read.
+    # What roles like the platform's may open (`tenants.database_servers.servers.FREE_FOR_PLATFORM`); null until it is read.
     connection_limit = models.PositiveIntegerField(null=True, editable=False)
     # Incremented when the URLs change, so that pooled connections to the old URL are not used again.
     revision = models.PositiveIntegerField(default=1)
-    # Raised here before they are raised in the server's mark (`tenants.fences`).
+    # Raised here before they are raised in the server's mark (`tenants.database_servers.fences`).
     fence_revision = models.PositiveBigIntegerField(default=0, db_default=0, editable=False)
     fence_beats = models.PositiveBigIntegerField(default=0, db_default=0, editable=False)
-    # It belongs to the installation that this one is a copy of: nothing connects to it (`tenants.adoption`).
+    # It belongs to the installation that this one is a copy of: nothing connects to it (`tenants.jobs.adoption`).
     detached = models.BooleanField(default=False, db_default=False, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -94,7 +94,7 @@ class DatabaseServer(models.Model):
 
 
 class ServerHealth(models.Model):
-    """What a server said when it was last checked (`tenants.server_health`)."""
+    """What a server said when it was last checked (`tenants.database_servers.server_health`)."""
 
     server = models.OneToOneField(DatabaseServer, on_delete=models.CASCADE, primary_key=True, related_name="health")
     responds = models.BooleanField()
@@ -266,7 +266,7 @@ class WebhookTenant(models.Model):
 
 
 class WebAuthnClaim(models.Model):
-    """A domain or origin that the passkeys of one tenant use (`tenants.webauthn_claims`)."""
+    """A domain or origin that the passkeys of one tenant use (`tenants.addresses.webauthn_claims`)."""
 
     name = models.CharField(max_length=300, primary_key=True)
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="webauthn_claims")
@@ -276,7 +276,7 @@ class WebAuthnClaim(models.Model):
 
 
 class DomainClaim(models.Model):
-    """A domain that its holder has verified by DNS. It belongs to one tenant (`tenants.domain_claims`)."""
+    """A domain that its holder has verified by DNS. It belongs to one tenant (`tenants.addresses.domain_claims`)."""
 
     # In the form of DNS: lower case, with `xn--` for other letters.
     domain = models.CharField(max_length=253, primary_key=True)
@@ -352,7 +352,7 @@ class UndeliveredRevocation(TenantModel):
 
 
 class JournaledRevocation(models.Model):
-    """What a tenant's database must not have again when an older state of it is restored (`tenants.revocations`).
+    """What a tenant's database must not have again when an older state of it is restored (`tenants.journals.revocations`).
 
     No foreign key: entries outlive the deletion of the tenant, which can be restored as long as its data key exists.
     """

@@ -1,8 +1,9 @@
 """Read-only and maintenance mode, of the platform or of one database server: one rule that every entry point asks.
 
 `check` is the rule for tenants: `TenantContext.check` calls it, so the API, the console, hosted pages, commands and jobs obey.
-Writes to the global database are rejected in requests only (`tenants.mode_middleware`): commands are how operators do the work
-that the mode is for. A process reads the modes at most once a second, so a mode applies everywhere within about two seconds.
+Writes to the global database are rejected in requests only (`tenants.middleware.mode_middleware`): commands are how operators
+do the work that the mode is for. A process reads the modes at most once a second, so a mode applies everywhere within about two
+seconds.
 """
 
 import threading

@@ -38,7 +38,7 @@ tenant_migrated: Final = Signal()
 tenant_compared: Final = Signal()
 
 # `check_consistency` examines a tenant, which is entered, or the platform. Sent with `tenant_id`, None for the platform. A
-# receiver changes nothing and returns an iterable of `tenants.consistency.Finding`.
+# receiver changes nothing and returns an iterable of `tenants.consistency.findings.Finding`.
 consistency_examined: Final = Signal()
 
 # Transactions of this thread have revoked something in a tenant, which has been left. Sent with `tenant_id`. A receiver raises

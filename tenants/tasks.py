@@ -3,10 +3,13 @@
 import structlog
 
 from identity_platform.task_queue import PROBLEMS, TaskContext, periodic_task
-from tenants import audit_trails, rejections, retention, revocations, server_health, warm_pool
+from tenants.database_servers import server_health
+from tenants.database_servers.visits import Visits
 from tenants.errors import InstallationFenced
-from tenants.schema import why
-from tenants.visits import Visits
+from tenants.failure_reasons import why
+from tenants.journals import audit_trails, revocations
+from tenants.lifecycle import retention, warm_pool
+from tenants.middleware import rejections
 
 log = structlog.get_logger("identity.tenants")
 

@@ -22,7 +22,9 @@ from psycopg import sql
 
 from identity_platform.api import valkey
 from identity_platform.serving.embedded.temporary import TEMPORARY_PREFIX
-from tenants import databases, provisioning, servers
+from tenants.copies import databases
+from tenants.database_servers import servers
+from tenants.lifecycle import provisioning
 from tenants.models import TenantDatabase
 from tests.browsers import browser as browser
 from tests.browsers import chromium as chromium

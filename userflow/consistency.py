@@ -10,11 +10,14 @@ from django.db.models import Q
 
 from identity_platform.audit.models import PlatformEvent
 from identity_platform.crypto import SealBroken
-from tenants import domain_claims, keys
-from tenants.consistency import MOST_IDS, Finding, Reference, find_missing, is_cut_off, sealed_finding
+from tenants import keys
+from tenants.addresses import domain_claims
+from tenants.consistency.examination import is_cut_off
+from tenants.consistency.findings import MOST_IDS, Finding, sealed_finding
+from tenants.consistency.references import Reference, find_missing
+from tenants.entering.router import GLOBAL_ALIAS
+from tenants.entering.target import TENANT_ALIAS
 from tenants.models import DataKey, Tenant, WebhookTenant
-from tenants.router import GLOBAL_ALIAS
-from tenants.target import TENANT_ALIAS
 from userflow.accounts import principals
 from userflow.accounts.models import DEFAULT_ROLE, AdminUser, Client, EndUser, EndUserCount, Role
 from userflow.accounts.realms import END_USERS

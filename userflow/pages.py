@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from identity_platform.api.handlers import read_only
-from tenants.mode_middleware import closing_error, shows_modes
+from tenants.middleware.mode_middleware import closing_error, shows_modes
 
 
 @shows_modes

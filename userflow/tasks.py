@@ -7,8 +7,8 @@ from django.core.management import call_command
 
 from identity_platform.api.errors import ApiError
 from identity_platform.task_queue import PROBLEMS, TaskContext, periodic_task
-from tenants.domain_claims import tenants_with_domains
-from tenants.schema import why
+from tenants.addresses.domain_claims import tenants_with_domains
+from tenants.failure_reasons import why
 from userflow.domains.actions import check_domains
 from userflow.endusers.text_indexes import Result, index_text_search
 from userflow.user_index.actions import index_end_users

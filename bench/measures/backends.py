@@ -15,7 +15,7 @@ from bench.measures.openid import Line
 from bench.rounds import Subject
 from bench.run import Row, Run
 from registry.actions import create_credential, create_service
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from userflow.accounts.models import EndUser
 from userflow.accounts.permissions_catalogue import EVERY_PERMISSION
 from userflow.accounts.principals import OPERATOR, Principal

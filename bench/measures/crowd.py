@@ -10,7 +10,7 @@ from django.db import connections
 from bench import servers, world
 from bench.rounds import Subject, WrongAnswers, answers_of, load
 from bench.run import Row, Run
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.models import Tenant
 from tenants.states import Purpose
 from userflow.accounts.models import Role

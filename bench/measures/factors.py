@@ -25,7 +25,7 @@ from mfa.totp import engine
 from mfa.totp.models import EndUserTotpSecret
 from mfa.webauthn import queries
 from mfa.webauthn.models import EndUserPasskey
-from tenants.context import in_tenant, tenant_atomic
+from tenants.entering.context import in_tenant, tenant_atomic
 from userflow.accounts.models import EndUser
 from userflow.accounts.realms import END_USERS
 from userflow.credentials import tickets

@@ -37,7 +37,7 @@ _PARTS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("DRF", "identity_platform/api/views.py", ()),
     *(
         ("middleware", place, ())
-        for place in ("middleware", "tenants/hosts.py", "tenants/rejections.py", "openid/cors.py")
+        for place in ("middleware", "tenants/addresses/hosts.py", "tenants/middleware/rejections.py", "openid/cors.py")
     ),
     (DJANGO, "django/core/handlers/", ()),
     (DJANGO, "identity_platform/wsgi.py", ()),

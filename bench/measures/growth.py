@@ -23,10 +23,10 @@ from bench.run import Row, Run
 from bench.servers import Server
 from identity_platform.serving.embedded.processes import processes_like
 from identity_platform.serving.embedded.valkey import Valkey
-from tenants.backend.base import POOL
-from tenants.capacity import main_server
+from tenants.backend.pool import POOL
+from tenants.lifecycle.capacity import main_server
+from tenants.lifecycle.warm_pool import refill
 from tenants.models import DatabaseServer
-from tenants.warm_pool import refill
 from userflow.admins.actions import create_admin_user
 
 # Created at each step and timed; restarts of each program.

@@ -27,7 +27,7 @@ from bench.peers.keycloak.realms import Realms
 from bench.rounds import CONNECTIONS, Sample, Subject, middle
 from bench.run import Row, Run
 from bench.servers import Server
-from tenants import lookup
+from tenants.entering import lookup
 from userflow.accounts.models import Client
 from userflow.accounts.permissions_catalogue import EVERY_PERMISSION
 from userflow.accounts.principals import OPERATOR, Principal

@@ -19,10 +19,10 @@ from bench.run import Row, Run
 from bench.servers import platform
 from identity_platform.serving import embedded
 from tenants import steps
-from tenants.capacity import add_database_server
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
+from tenants.jobs.moves import move_tenant
+from tenants.lifecycle.capacity import add_database_server
 from tenants.models import Tenant
-from tenants.moves import move_tenant
 from tenants.states import Purpose
 from userflow.accounts.models import EndUser
 from userflow.tenants.actions import open_tenant

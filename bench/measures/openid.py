@@ -18,8 +18,8 @@ from django.db import connections
 from bench import journey, servers, world
 from bench.run import Row, Run
 from openid.browser import SESSION, cookie_name
-from tenants import lookup
-from tenants.context import in_tenant
+from tenants.entering import lookup
+from tenants.entering.context import in_tenant
 from tenants.states import Purpose
 from userflow.accounts.models import Client
 from userflow.signin.delivery import BrowserCookie

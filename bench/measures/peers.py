@@ -26,7 +26,7 @@ from bench.rounds import CONNECTIONS, Sample, Subject, WrongAnswers, middle, rat
 from bench.run import Row, Run
 from bench.servers import Server
 from bench.subjects import LEAVES_OUT, REFRESH_LEAVES_OUT
-from tenants import lookup
+from tenants.entering import lookup
 
 PEOPLE: Final = 200
 JSON: Final = "application/json"

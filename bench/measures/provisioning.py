@@ -15,10 +15,10 @@ import psycopg
 from bench import environments, world
 from bench.home import ROOT, Home
 from bench.run import Row, Run
-from tenants import lookup
-from tenants.capacity import main_server
+from tenants.entering import lookup
+from tenants.lifecycle.capacity import main_server
+from tenants.lifecycle.warm_pool import refill
 from tenants.models import DatabaseServer, Tenant
-from tenants.warm_pool import refill
 from userflow.tenants.actions import open_tenant
 
 PEER = ROOT / "bench" / "peers" / "django_tenants"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from bench import servers, world
 from bench.rounds import Sample, Subject, middle, ratio
 from bench.run import Row, Run
-from tenants import lookup
+from tenants.entering import lookup
 
 LIMIT = 20
 PAGES = 20

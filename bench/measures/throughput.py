@@ -20,7 +20,7 @@ from bench.measures.reads import cost
 from bench.rounds import Sample, Subject, ratio
 from bench.run import Row, Run
 from bench.servers import Server
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.states import Purpose
 from userflow.accounts.models import EndUser
 

@@ -14,7 +14,7 @@ from django.db.models.functions import Collate, Lower
 
 from identity_platform.api.email_addresses import key_of_spelling, search_key
 from registry.models import Service
-from tenants.lookup import GONE
+from tenants.entering.lookup import GONE
 from tenants.models import Tenant
 from userflow.accounts.models import AdminUser, Client
 from userflow.accounts.principals import OPERATOR, Principal

@@ -25,8 +25,8 @@ from console.frame.scope import tenant_at
 from console.frame.tenant_pages import render_in_tenant
 from identity_platform.api.email_addresses import search_key
 from identity_platform.audit.writer import record_for_tenant
+from tenants.entering.target import TENANT_ALIAS
 from tenants.models import Tenant
-from tenants.target import TENANT_ALIAS
 
 COUNTED_AT_MOST: Final = 10_000
 

@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse
 
 from console.frame.access import Page, staff_at
 from identity_platform.postgresql.forbidden_writes import forbid_writes
-from tenants.mode_middleware import platform_error
+from tenants.middleware.mode_middleware import platform_error
 from tenants.states import Mode
 
 # Pages of the sign-in, and those that end a mode.

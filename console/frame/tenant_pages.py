@@ -21,7 +21,7 @@ from console.frame.records import render_page
 from console.frame.scope import tenant_at
 from identity_platform.api.errors import NotAllowed, NotFound, Unavailable
 from identity_platform.api.handlers import as_api_error
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.errors import TenantSuspended, UnknownTenant
 from tenants.models import Tenant
 from tenants.states import Purpose, State

@@ -22,7 +22,7 @@ from identity_platform.audit.origin import Origin, current_origin, set_origin
 from identity_platform.postgresql.row_errors import first_or
 from tenants.backend.pool import opening_at_once
 from tenants.errors import UpgradeFailed
-from tenants.schema import reason_of
+from tenants.failure_reasons import reason_of
 from userflow.accounts.models import AdminUser
 
 log = structlog.get_logger("identity.console")

@@ -22,12 +22,12 @@ from console.metrics import queries
 from console.metrics.models import TenantDay, TenantFigures
 from identity_platform.api import daily_counters
 from registry.limits import CALLS, REFUSED
-from tenants.context import in_tenant
+from tenants.database_servers.visits import Visits
+from tenants.entering.context import in_tenant
 from tenants.errors import UnknownTenant
+from tenants.failure_reasons import why
 from tenants.models import TenantDatabase
-from tenants.schema import why
 from tenants.states import ALLOWED, Purpose
-from tenants.visits import Visits
 from userflow.mail_delivery.sending import wakeups as mail_wakeups
 
 COLLECTED_STATES: Final = [state for state, purposes in ALLOWED.items() if Purpose.INSPECT in purposes]

@@ -23,8 +23,8 @@ from console.jobs.models import Job
 from console.metrics.models import TenantFigures
 from identity_platform.audit.models import PlatformEvent
 from registry.models import ACTIVE, ServiceCredential
+from tenants.entering.schema import schema_version
 from tenants.models import DatabaseServer, DomainClaim, TenantDatabase, WarmDatabase
-from tenants.schema import schema_version
 from tenants.states import State
 from userflow.directory.models import DirectoryConfig
 from userflow.sessions.models import SigningKey

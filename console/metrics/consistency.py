@@ -7,8 +7,8 @@ from django.db.models import Max
 
 from console.metrics.models import TenantFigures
 from identity_platform.audit.models import TenantEvent
-from tenants.consistency import Finding
-from tenants.router import GLOBAL_ALIAS
+from tenants.consistency.findings import Finding
+from tenants.entering.router import GLOBAL_ALIAS
 
 
 def examine(sender: object, *, tenant_id: UUID | None, **_: object) -> Iterable[Finding]:

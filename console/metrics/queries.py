@@ -9,8 +9,8 @@ from uuid import UUID
 from django.db import connection, connections
 
 from registry.limits import OPERATORS
-from tenants.context import tenant_atomic
-from tenants.target import TENANT_ALIAS
+from tenants.entering.context import tenant_atomic
+from tenants.entering.target import TENANT_ALIAS
 
 # The number of events that one statement counts at most.
 PIECE: Final = 100_000

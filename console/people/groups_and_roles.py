@@ -25,7 +25,7 @@ from identity_platform.api.errors import NotFound
 from identity_platform.api.views import Arguments
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.postgresql.row_errors import first_or
-from tenants.context import tenant_atomic
+from tenants.entering.context import tenant_atomic
 from tenants.models import Tenant
 from userflow.accounts.models import EndUser, Group, GroupMembership, Role, RoleBinding
 from userflow.accounts.permissions_catalogue import EVERY_PERMISSION

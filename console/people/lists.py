@@ -30,7 +30,7 @@ from console.people.bulk import PAGES, SELECTED, SelectedUsersView
 from identity_platform.api.email_addresses import search_key, shown_address
 from mfa import factors
 from openid.account.devices import device_in_words
-from tenants.target import TENANT_ALIAS
+from tenants.entering.target import TENANT_ALIAS
 from userflow.accounts.models import Client, EndUser, EndUserCount, Group, Role
 from userflow.accounts.session_models import EndUserSession
 

@@ -35,8 +35,8 @@ from console.platform.client_fields import KIND_LABELS
 from console.platform.forms import ClientForm, NewClientForm, OverlapForm
 from console.platform.webhooks import DELIVERY_TONES
 from identity_platform.api.errors import ApiError
-from tenants import lookup
-from tenants.issuers import issuer_of
+from tenants.addresses.issuers import issuer_of
+from tenants.entering import lookup
 from userflow.accounts.grant_types import LABELS, grant_types_in_force
 from userflow.accounts.models import CONFIDENTIAL, Client
 from userflow.clients import actions

@@ -16,7 +16,7 @@ from console.frame.tenant_pages import reading_purpose
 from console.platform.forms import DisablePasskeysForm, DomainForm, DomainSearch
 from identity_platform.api.email_addresses import search_key, shown_domain
 from mfa.webauthn.relying_party import passkeys_of_domain
-from tenants import lookup
+from tenants.entering import lookup
 from userflow.domains import actions
 from userflow.domains.actions import LOST, PENDING, TAKEN, VERIFIED, Domain
 from userflow.domains.models import TenantDomain

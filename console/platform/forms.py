@@ -16,9 +16,9 @@ from console.frame.forms import ApiForm, FormOptions, set_choices
 from console.frame.labels import STATES
 from console.platform.client_fields import FieldGroup, field_groups
 from console.signin.forms import ProofForm
-from tenants.capacity import labels_in
+from tenants.lifecycle.capacity import labels_in
 from tenants.models import Tenant
-from tenants.setting_fields import REGION
+from tenants.settings.setting_fields import REGION
 from userflow.accounts.grant_types import LABELS, listed
 from userflow.accounts.models import CONFIDENTIAL, AdminRole
 from userflow.accounts.permissions_catalogue import OPERATOR_PERMISSIONS, TENANT_ADMIN

@@ -16,8 +16,8 @@ from console.frame.labels import state as state_label
 from console.frame.records import Button, Cell, Table, Tone, mono, record_page
 from console.platform.forms import ServerForm
 from identity_platform.api.views import Arguments
-from tenants import servers
-from tenants.capacity import change_database_server
+from tenants.database_servers import servers
+from tenants.lifecycle.capacity import change_database_server
 from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase
 from tenants.states import State
 

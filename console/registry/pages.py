@@ -26,7 +26,7 @@ from console.registry.forms import CredentialForm, ExpiryForm, SecretForm, Servi
 from identity_platform.api.views import Arguments
 from registry import actions
 from registry.models import ACTIVE, EXPIRED, REVOKED, Service, ServiceCredential
-from tenants import lookup
+from tenants.entering import lookup
 from tenants.models import Tenant
 from tenants.states import Purpose
 from userflow.sessions.assurance import Action

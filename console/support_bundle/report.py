@@ -12,7 +12,7 @@ from django.utils.timezone import now
 from console.support_bundle import sections
 from console.support_bundle.redaction import without_secrets
 from console.support_bundle.sections import Section
-from tenants.schema import why
+from tenants.failure_reasons import why
 
 FORMAT: Final = 1
 GLOBAL_DATABASE: Final = "global database"

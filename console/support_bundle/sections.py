@@ -29,10 +29,11 @@ from console.metrics.models import TenantFigures
 from console.support_bundle.redaction import redacted_settings
 from identity_platform import installation, task_queue
 from identity_platform.api import valkey
-from tenants import fences, repairs
+from tenants.consistency import repairs
+from tenants.database_servers import fences
+from tenants.database_servers.server_health import server_facts
+from tenants.entering.schema import schema_version
 from tenants.models import TenantDatabase
-from tenants.schema import schema_version
-from tenants.server_health import server_facts
 from tenants.states import State
 from userflow.mail.models import PlatformMail
 

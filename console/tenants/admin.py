@@ -15,8 +15,8 @@ from console.metrics.attention import CHECKS
 from console.tenants import changes, pages
 from console.tenants.labels import STATE_COLOURS, is_current, size_label
 from identity_platform.api.email_addresses import search_key
+from tenants.entering.schema import schema_version
 from tenants.models import DatabaseServer, DomainClaim, Tenant
-from tenants.schema import schema_version
 from tenants.states import State
 
 

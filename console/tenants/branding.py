@@ -22,7 +22,7 @@ from console.frame.records import Text
 from console.frame.tenant_pages import reading_purpose
 from identity_platform.api.errors import ApiError
 from identity_platform.api.handlers import note_rejection
-from tenants import lookup
+from tenants.entering import lookup
 from userflow.branding.brand import brand_of
 from userflow.branding.colors import DARK, LIGHT
 from userflow.branding.models import Texts

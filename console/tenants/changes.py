@@ -21,12 +21,13 @@ from console.tenants.labels import setting_label
 from console.tenants.pages import may_change_settings, tenant_at
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.views import Arguments
-from tenants import lookup
+from tenants.addresses.issuers import issuer_of
+from tenants.entering import lookup
 from tenants.errors import RelyingPartyTaken
-from tenants.issuers import issuer_of
 from tenants.models import DatabaseServer, Tenant
-from tenants.reserved_claims import is_issued
-from tenants.settings import SETTINGS, names_in
+from tenants.settings.declarations import SETTINGS
+from tenants.settings.reserved_claims import is_issued
+from tenants.settings.values import names_in
 from userflow.sessions.assurance import Action
 from userflow.tenants.actions import applications_of, change_slug, resume_tenant, suspend_tenant, update_tenant
 

@@ -11,10 +11,10 @@ from console.frame.records import Text
 from console.tenants.job_kinds import DRY_RUN, FOR_REAL, OFFLINE, ONLINE
 from console.tenants.labels import setting_label
 from identity_platform.api.fields import Boolean, Choice, Integer, Items
+from tenants.lifecycle.slugs import propose_slug
 from tenants.models import DatabaseServer, Tenant
-from tenants.provisioning import propose_slug
-from tenants.setting_fields import Certificates
-from tenants.settings import SETTINGS, Setting
+from tenants.settings.declarations import SETTINGS, Setting
+from tenants.settings.setting_fields import Certificates
 from userflow.accounts.models import LONGEST_NAME
 from userflow.admins.actions import is_taken
 

@@ -3,8 +3,8 @@ from typing import Final
 from django.utils.translation import gettext as _
 
 from console.frame.records import NOTHING
+from tenants.entering.schema import schema_version
 from tenants.models import Tenant
-from tenants.schema import schema_version
 from tenants.states import State
 
 # As unfold names the colours of its labels.

@@ -21,9 +21,10 @@ from console.tenants.job_kinds import KIND_NAMES
 from console.tenants.labels import STATE_COLOURS, is_current, setting_label, size_label
 from identity_platform.audit.models import PlatformEvent
 from registry.models import Service, ServiceCount
-from tenants.fleet import MIGRATED
+from tenants.jobs.fleet import MIGRATED
 from tenants.models import Tenant
-from tenants.settings import SETTINGS, defaults
+from tenants.settings.declarations import SETTINGS
+from tenants.settings.values import defaults
 from tenants.states import ALLOWED, Purpose, State
 from userflow.accounts.models import AdminUser, Client
 

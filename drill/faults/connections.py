@@ -64,7 +64,7 @@ def _allowed() -> int:
     from django.db import connections
 
     from tenants.backend.leases import uses
-    from tenants.servers import MAIN
+    from tenants.database_servers.servers import MAIN
 
     # The primary may have changed since this process connected.
     connections.close_all()
@@ -85,7 +85,7 @@ def sweeping(world: World) -> Iterator[None]:
     from django.db import connections
 
     from bench.world import tenants_with_users
-    from tenants.backend.base import POOL
+    from tenants.backend.pool import POOL
 
     world.more_tenants = tenants_with_users(SWEPT_TENANTS, 2, lambda _: None)
     connections.close_all()
@@ -102,7 +102,7 @@ def sweeping(world: World) -> Iterator[None]:
 
 
 def all_tenants_are_swept(world: World) -> None:
-    from tenants.servers import BACKGROUND_CONNECTIONS
+    from tenants.database_servers.servers import BACKGROUND_CONNECTIONS
 
     (sweeper,) = world.programs
     readers = [Reader(world.port, world.more_tenants, READERS_PAUSE_SECONDS) for _ in range(READERS)]

@@ -26,7 +26,8 @@ class ApiError(Exception):
     implied_by: ClassVar[str] = ""
     # The `code` at OAuth endpoints, beside `error`, for what clients must tell from other causes of the same `error`.
     oauth_cause: str = ""
-    # Whether it is audited when the caller is known (tenants.rejections), also when a page shows it with another status.
+    # Whether it is audited when the caller is known (tenants.middleware.rejections), also when a page shows it with another
+    # status.
     audited: ClassVar[bool] = False
 
     def __init__(

@@ -155,7 +155,7 @@ def api_error_response(problem: Exception, context: ErrorContext) -> Response:
 
 
 def note_rejection(request: HttpRequest, error: errors.ApiError) -> None:
-    """Attach the error to the request, for its audit event (tenants.rejections)."""
+    """Attach the error to the request, for its audit event (tenants.middleware.rejections)."""
     request.rejection = error  # type: ignore[attr-defined]  # read by the middleware
 
 

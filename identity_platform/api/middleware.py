@@ -131,7 +131,7 @@ class SecurityMiddleware(security.SecurityMiddleware):
         if request.path in PROBES:
             return None
         try:
-            # Found by `tenants.hosts` for a tenant's domain.
+            # Found by `tenants.addresses.hosts` for a tenant's domain.
             host = getattr(request, "sign_in_domain", None) or request.get_host()
         except DisallowedHost:
             return handlers.plain_response(request.path, errors.UnknownHost())

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from identity_platform.api.errors import NotAllowed
 from mfa.errors import AccountDeletionOff
-from tenants import lookup
+from tenants.entering import lookup
 from userflow.accounts.principals import END_USER, Principal
 from userflow.endusers.actions import erase_end_user, reject_last_active
 from userflow.sessions.assurance import Action, require_assurance

@@ -21,7 +21,7 @@ from mfa.queries import Attempt, FactorUnusable
 from mfa.sms import codes, sending
 from mfa.sms.models import Phone, SmsCode, SmsMessage
 from mfa.users import check_client, is_exempt
-from tenants.context import current_tenant, in_tenant, tenant_atomic
+from tenants.entering.context import current_tenant, in_tenant, tenant_atomic
 from tenants.states import Purpose
 from userflow.accounts.models import Account, EndUser
 from userflow.accounts.realms import END_USERS

@@ -24,7 +24,7 @@ from mfa.sms import codes
 from mfa.sms.gateway import NotSent, gateway
 from mfa.sms.models import SmsMessage
 from tenants import keys
-from tenants.context import current_tenant, in_tenant
+from tenants.entering.context import current_tenant, in_tenant
 from tenants.states import Purpose
 from userflow.accounts.models import EndUser
 from userflow.credentials import attempts

@@ -10,11 +10,11 @@ from django.db.models import QuerySet
 from mfa.errors import NoRelyingParty
 from mfa.webauthn.ceremony import RelyingParty
 from mfa.webauthn.models import EndUserPasskey
-from tenants import lookup
-from tenants.context import current_tenant, in_tenant
+from tenants.entering import lookup
+from tenants.entering.context import current_tenant, in_tenant
 from tenants.errors import RelyingPartyInUse
 from tenants.models import Tenant
-from tenants.settings import effective
+from tenants.settings.values import effective
 from tenants.states import Purpose
 from userflow.accounts.models import EndUser
 from userflow.accounts.realms import END_USERS, Realm

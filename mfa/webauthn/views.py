@@ -29,8 +29,8 @@ from mfa.views import (
 from mfa.webauthn import authentication, registration, serializers
 from mfa.webauthn.registration import Enrolled
 from mfa.webauthn.relying_party import related_origins
+from tenants.addresses.hosts import tenant_at_host
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
-from tenants.hosts import tenant_at_host
 from userflow.accounts.realms import ADMINS
 from userflow.errors import (
     AttemptsLocked,

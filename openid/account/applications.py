@@ -13,8 +13,8 @@ from identity_platform.audit.writer import record_for_tenant
 from identity_platform.postgresql.row_errors import first_or
 from openid.device.codes import delete_device_codes
 from openid.models import AuthorizationCode, Consent
-from tenants.context import current_tenant, in_tenant, tenant_atomic
-from tenants.lookup import TenantContext
+from tenants.entering.context import current_tenant, in_tenant, tenant_atomic
+from tenants.entering.lookup import TenantContext
 from userflow.accounts.models import Client, EndUser
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import must_outrank

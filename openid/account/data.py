@@ -17,7 +17,7 @@ from mfa.factors import list_factors
 from mfa.sms.actions import confirmed_number
 from openid.account.applications import connected_applications
 from openid.pages.journey import SignedInPage
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from userflow.accounts.models import EndUser
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import END_USERS

@@ -33,7 +33,7 @@ from openid.pages.journey import SignedInPage
 from openid.pages.languages import forget_language
 from openid.pages.page import Context, FormPage, Page
 from openid.pages.proofs import WAYS
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.states import Purpose
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import END_USERS

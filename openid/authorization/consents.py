@@ -9,7 +9,7 @@ from django.db.models import Exists, OuterRef
 from identity_platform.audit.writer import record_for_tenant
 from openid.authorization.parameters import OFFLINE_ACCESS, mapped_to_consent, scopes_to_consent
 from openid.models import AuthorizationCode, AuthorizationRequest, Consent
-from tenants.context import current_tenant, tenant_atomic
+from tenants.entering.context import current_tenant, tenant_atomic
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserRefreshToken, EndUserSession
 from userflow.sessions.ending import AT_ONCE, end_found

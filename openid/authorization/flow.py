@@ -19,7 +19,7 @@ from openid.authorization.responses import AuthorizationResponse
 from openid.device.codes import approve, reject
 from openid.errors import CONSENT_REQUIRED, LOGIN_REQUIRED, RequestExpired, StepRequired
 from openid.models import AuthorizationRequest
-from tenants.context import tenant_atomic
+from tenants.entering.context import tenant_atomic
 from userflow.accounts.session_models import EndUserSession
 
 

@@ -16,7 +16,7 @@ from identity_platform.api.parsers import Ambiguous, form_pairs, json_object
 from openid.authorization.responses import FORM_POST, QUERY, RESPONSE_MODES, SIGNED, SIGNED_MODES
 from openid.claims import CLAIMS, CLAIMS_OF_SCOPES, claims_of, mapped_claims_of, scope_of_claim
 from openid.errors import RequestRejected
-from tenants.lookup import TenantContext
+from tenants.entering.lookup import TenantContext
 from userflow.accounts.models import Client
 from userflow.accounts.security_profiles import SecurityProfile, profile_of
 from userflow.accounts.session_policy import AAL1, AAL2

@@ -15,7 +15,7 @@ from identity_platform.postgresql.model_columns import ModelColumns
 from identity_platform.postgresql.values import SqlValue
 from openid.authorization.parameters import Parameters
 from openid.models import AuthorizationCode
-from tenants.target import TENANT_ALIAS
+from tenants.entering.target import TENANT_ALIAS
 from userflow.accounts.session_models import EndUserSession
 from userflow.sessions.queries import SESSION, USER, session_with_user
 

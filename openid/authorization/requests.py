@@ -21,10 +21,10 @@ from openid.clients import find_client
 from openid.errors import RequestExpired, RequestRejected
 from openid.models import AuthorizationRequest
 from openid.server import check_authorization_request
-from tenants.context import current_tenant, in_tenant
-from tenants.issuers import issuer_of
-from tenants.lookup import TenantContext
-from tenants.target import TENANT_ALIAS
+from tenants.addresses.issuers import issuer_of
+from tenants.entering.context import current_tenant, in_tenant
+from tenants.entering.lookup import TenantContext
+from tenants.entering.target import TENANT_ALIAS
 from userflow.accounts.grant_types import DEVICE_CODE, may_use
 from userflow.accounts.models import Client
 from userflow.accounts.security_profiles import profile_of

@@ -17,10 +17,10 @@ from openid.errors import ACCESS_DENIED, TEMPORARILY_UNAVAILABLE, AuthorizationR
 from openid.pages.sign_in import SignInPage
 from openid.pages.steps import Steps
 from openid.tenant_of_request import is_address_of
-from tenants import lookup
-from tenants.context import in_tenant
+from tenants.entering import lookup
+from tenants.entering.context import in_tenant
+from tenants.entering.lookup import TenantContext
 from tenants.errors import TenantSuspended
-from tenants.lookup import TenantContext
 from tenants.states import Purpose
 from userflow.accounts.models import Client
 from userflow.clients.redirects import matches

@@ -23,8 +23,8 @@ from openid.models import DeviceCode
 from openid.pages.forms import PageForm, UserCodeForm
 from openid.pages.journey import JourneyPage
 from openid.pages.page import FormPage
-from tenants.context import in_tenant
-from tenants.lookup import TenantContext
+from tenants.entering.context import in_tenant
+from tenants.entering.lookup import TenantContext
 from tenants.states import Purpose
 from userflow.accounts.models import Client
 from userflow.credentials.attempts import caller_network

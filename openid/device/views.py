@@ -12,7 +12,7 @@ from openid.authorization.parameters import granted_audiences, granted_scopes
 from openid.client_authentication import CLIENT_ERRORS, ClientEndpoint, authenticate_at
 from openid.device.codes import INTERVAL_SECONDS, LASTS, new_device_code
 from openid.errors import DeviceRequestRejected, RequestRejected
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.errors import TenantSuspended
 from tenants.states import Purpose
 from userflow.accounts.grant_types import DEVICE_CODE

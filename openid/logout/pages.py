@@ -10,7 +10,7 @@ from openid.clients import find_client
 from openid.errors import LogoutRejected
 from openid.pages.journey import JourneyPage, source_of
 from openid.pages.journey_state import FORM_TOKEN
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
 from userflow.sessions.ending import end_sessions

@@ -7,8 +7,8 @@ from django.conf import settings
 from openid.authorization.parameters import PROMPTS, SCOPES
 from openid.authorization.responses import RESPONSE_MODES
 from openid.claims import claims_of
-from tenants.issuers import issuer_of
-from tenants.lookup import TenantContext
+from tenants.addresses.issuers import issuer_of
+from tenants.entering.lookup import TenantContext
 from userflow.accounts.grant_types import GRANT_TYPES
 from userflow.accounts.permissions_catalogue import CLIENT_SCOPES
 from userflow.accounts.session_policy import AAL1, AAL2

@@ -16,9 +16,9 @@ from openid.device.codes import find_device, unsealed
 from openid.errors import ACCESS_DENIED
 from openid.pages import errors
 from openid.pages.journey import JourneyPage, SignedInPage
-from tenants.context import in_tenant
-from tenants.lookup import TenantContext
-from tenants.resource_names import resource_names
+from tenants.entering.context import in_tenant
+from tenants.entering.lookup import TenantContext
+from tenants.settings.resource_names import resource_names
 
 # What a scope lets an application do, in words. Scopes of the tenant's own are shown by their names.
 IN_WORDS: Final = {

@@ -10,8 +10,8 @@ from django.utils.translation import gettext_lazy as _
 
 from openid.pages import forms
 from openid.pages.page import FormPage
-from tenants import lookup
-from tenants.lookup import TenantContext
+from tenants.entering import lookup
+from tenants.entering.lookup import TenantContext
 from userflow.branding.brand import Brand
 from userflow.email.undo import undo_email_change
 from userflow.errors import EmailUndoInvalid

@@ -25,7 +25,7 @@ from openid.models import AuthorizationCode
 from openid.pages import errors
 from openid.pages.page import Context, Page
 from openid.pages.steps import Steps, latest_steps, new_journey
-from tenants.context import in_tenant, tenant_atomic
+from tenants.entering.context import in_tenant, tenant_atomic
 from tenants.states import Purpose
 from userflow.accounts.models import Account, Client, EndUser
 from userflow.accounts.principals import Principal

@@ -16,7 +16,7 @@ from identity_platform.crypto import same
 from openid import browser
 from openid.pages import errors
 from openid.pages.steps import Steps, is_journey, new_journey, read_steps, write_steps
-from tenants.lookup import TenantContext
+from tenants.entering.lookup import TenantContext
 
 FORM_TOKEN: Final = "form_token"
 # The parameter of an address that names the journey where no application's request does, and the pages that have one.

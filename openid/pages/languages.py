@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.utils.http import escape_leading_slashes
 
 from openid import browser
-from tenants.lookup import TenantContext
+from tenants.entering.lookup import TenantContext
 from userflow.branding.texts import known_language, named_languages
 
 # The parameter of a link. No protocol has one of this name, so no application sends it by chance.

@@ -7,7 +7,7 @@ from identity_platform.api.errors import MethodNotAllowed, NotFound
 from identity_platform.api.handlers import as_api_error, note_rejection, plain_response
 from openid.pages.page import Page
 from openid.tenant_of_request import tenant_of_request
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.states import Purpose
 from userflow.branding.reading import find_logo
 

@@ -28,10 +28,10 @@ from openid.pages.forms import PageForm
 from openid.pages.journey_state import FORM_TOKEN, JourneyState
 from openid.pages.languages import choose_language, chosen_language, is_choice_of_language, language_links
 from openid.tenant_of_request import tenant_of_request
-from tenants.context import in_tenant
-from tenants.hosts import tenant_at_host
-from tenants.lookup import TenantContext
-from tenants.mode_middleware import check_open
+from tenants.addresses.hosts import tenant_at_host
+from tenants.entering.context import in_tenant
+from tenants.entering.lookup import TenantContext
+from tenants.middleware.mode_middleware import check_open
 from tenants.states import Purpose
 from userflow.branding.brand import brand_of
 from userflow.branding.models import Branding
@@ -87,7 +87,7 @@ class Page(JourneyState):
     from_applications: ClassVar[bool] = False
     # Whether GET changes something: then HEAD, which is only a look at an address, is rejected.
     changes_by_get: ClassVar[bool] = False
-    # Read by `tenants.mode_middleware`.
+    # Read by `tenants.middleware.mode_middleware`.
     shows_modes: ClassVar[bool] = True
 
     def dispatch(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:

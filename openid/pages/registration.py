@@ -13,7 +13,7 @@ from openid.pages import forms
 from openid.pages.journey import NO_STEPS, JourneyPage
 from openid.pages.page import FormPage
 from openid.pages.sign_in import PasswordSignIn
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.states import Purpose
 from userflow.accounts.models import EndUser
 from userflow.credentials import email_verification

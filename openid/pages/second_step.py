@@ -18,7 +18,7 @@ from openid.pages.page import Context
 from openid.pages.proofs import WAYS, ProofPage
 from openid.pages.sign_in import SECOND_STEP
 from openid.pages.steps import Steps
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.states import Purpose
 from userflow.accounts.models import EndUser
 from userflow.accounts.realms import END_USERS

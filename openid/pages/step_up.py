@@ -22,7 +22,7 @@ from openid.pages.page import Context
 from openid.pages.proofs import PASSWORD, WAYS, ProofPage
 from openid.pages.sign_in import STEP_UP
 from openid.pages.steps import Steps
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from userflow.accounts.models import EndUser
 from userflow.sessions.browser import rotate_cookie
 from userflow.signin.caller import Caller

@@ -23,7 +23,7 @@ from identity_platform.api.email_addresses import email_key
 from identity_platform.crypto import SealBroken, SealContext, hash_token, seal, unseal
 from openid import browser
 from openid.browser import STEPS
-from tenants.lookup import TenantContext
+from tenants.entering.lookup import TenantContext
 
 # As long as the link of a mail may be waited for.
 LIFETIME_SECONDS: Final = 3600

@@ -12,8 +12,8 @@ from openid.authorization.queries import use_code
 from openid.models import AuthorizationCode
 from openid.server import run_code_grant
 from openid.tokens.issuing import Granted, open_application, token_response
-from tenants.context import in_tenant, tenant_atomic
-from tenants.lookup import TenantContext
+from tenants.entering.context import in_tenant, tenant_atomic
+from tenants.entering.lookup import TenantContext
 from tenants.states import Purpose
 from userflow.accounts import principals
 from userflow.accounts.realms import END_USERS

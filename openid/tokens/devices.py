@@ -14,8 +14,8 @@ from openid.claims import mapped_claims_of
 from openid.errors import AccessDenied, AuthorizationPending, DeviceCodeExpired, SlowDown
 from openid.models import DeviceCode
 from openid.tokens.issuing import Granted, open_application, token_response
-from tenants.context import in_tenant, tenant_atomic
-from tenants.lookup import TenantContext
+from tenants.entering.context import in_tenant, tenant_atomic
+from tenants.entering.lookup import TenantContext
 from tenants.states import Purpose
 from userflow.oauth_errors import InvalidGrant
 from userflow.sessions.browser import Device

@@ -8,8 +8,8 @@ from identity_platform.audit.origin import set_actor
 from openid.authorization.parameters import OFFLINE_ACCESS, OPENID, mapped_to_consent, scopes_to_consent
 from openid.authorization.queries import covers
 from openid.claims import claims_about
-from tenants.context import current_tenant
-from tenants.lookup import TenantContext
+from tenants.entering.context import current_tenant
+from tenants.entering.lookup import TenantContext
 from userflow.accounts import principals
 from userflow.accounts.grant_types import REFRESH_TOKEN, may_use
 from userflow.accounts.session_models import EndUserSession

@@ -5,8 +5,8 @@ from typing import Any
 
 from openid.authorization.parameters import OPENID
 from openid.claims import claims_about, names_for_token
-from tenants.context import in_tenant
-from tenants.lookup import TenantContext
+from tenants.entering.context import in_tenant
+from tenants.entering.lookup import TenantContext
 from tenants.states import Purpose
 from userflow.oauth_errors import InvalidGrant, InvalidRequest
 from userflow.sessions.client_authentication import KnownClient

@@ -9,8 +9,8 @@ from identity_platform.audit.origin import set_actor
 from openid.authorization.parameters import OPENID
 from openid.claims import claims_about, names_for_token
 from openid.tenant_of_request import is_address_of
-from tenants import lookup
-from tenants.context import in_tenant
+from tenants.entering import lookup
+from tenants.entering.context import in_tenant
 from tenants.states import Purpose
 from userflow.accounts import principals
 from userflow.sessions.authentication import check_binding

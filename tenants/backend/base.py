@@ -9,21 +9,16 @@ from django.db.backends.postgresql.psycopg_any import IsolationLevel
 from psycopg import OperationalError
 
 from identity_platform.postgresql import base
-from tenants import fences, marks, servers
 from tenants.backend.leases import Leases
-from tenants.backend.pool import TenantConnectionPool
+from tenants.backend.pool import POOL
 from tenants.backend.raw import BoundByClient, BoundByServer, TenantConnection
+from tenants.database_servers import fences, marks, servers
+from tenants.entering.target import DatabaseTarget, current_target, entered_target
 from tenants.errors import NoActiveTenant, TenantSwitchInTransaction
-from tenants.target import DatabaseTarget, current_target, entered_target
 
 # Connection parameters for all servers. Every other option of DATABASE_URL is for the main server only.
 SHARED_PARAMETERS = frozenset(
     {"client_encoding", "context", "prepare_threshold", "connect_timeout", "tcp_user_timeout", "application_name"}
-)
-POOL = TenantConnectionPool(
-    budget=settings.TENANT_CONNECTION_BUDGET,
-    base=settings.BASE_CONNECTION_BUDGET,
-    wait=settings.TENANT_CONNECTION_WAIT_SECONDS,
 )
 LEASES = Leases(POOL, settings.CONNECTION_LEASE_SECONDS)
 

@@ -34,10 +34,11 @@ from psycopg import OperationalError
 
 from identity_platform import processes
 from identity_platform.postgresql import statement_timeout
-from tenants import log_levels, servers
+from tenants import log_levels
 from tenants.backend.pool import TenantConnectionPool
 from tenants.backend.raw import TenantConnection
 from tenants.backend.stuck import Key
+from tenants.database_servers import servers
 from tenants.models import ConnectionLease, DatabaseServer
 
 log = structlog.get_logger("identity.tenants")

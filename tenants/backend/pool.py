@@ -17,13 +17,14 @@ from contextvars import ContextVar
 from typing import Final, Protocol
 
 import structlog
+from django.conf import settings
 from prometheus_client import Counter, Gauge
 from psycopg.pq import TransactionStatus
 
 from identity_platform.postgresql.base import is_stale
-from tenants import servers
 from tenants.backend.raw import TenantConnection as Raw
 from tenants.backend.stuck import Key, StuckDatabases
+from tenants.database_servers import servers
 from tenants.errors import DatabaseServerFull, TenantConnectionsExhausted
 
 OPEN = Gauge("identity_tenant_connections", "Open connections to tenant databases.", multiprocess_mode="livesum")
@@ -385,3 +386,10 @@ class TenantConnectionPool:
             del self._idle[key]
         self._count(key[0], -1)
         return True
+
+
+POOL = TenantConnectionPool(
+    budget=settings.TENANT_CONNECTION_BUDGET,
+    base=settings.BASE_CONNECTION_BUDGET,
+    wait=settings.TENANT_CONNECTION_WAIT_SECONDS,
+)

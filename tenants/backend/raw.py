@@ -24,7 +24,7 @@ _LEAVES_STATE = re.compile(
 )
 
 
-# What the triggers of `tenants.revocations` tell, once in a transaction.
+# What the triggers of `tenants.journals.revocations` tell, once in a transaction.
 REVOCATION_NOTED: Final = "identity: revocation noted"
 
 
@@ -34,7 +34,7 @@ class TenantConnection(TimeoutConnection):
     leaves_state: bool = False
     # When it was given back to the pool (`time.monotonic()`).
     idle_since: float = 0.0
-    # Whether triggers have noted revocations since it was taken from the pool (`tenants.revocations`).
+    # Whether triggers have noted revocations since it was taken from the pool (`tenants.journals.revocations`).
     has_noted_revocations: bool = False
 
     def watch_revocations(self) -> None:

@@ -16,9 +16,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressC
 from rich.table import Table
 
 from identity_platform.api.errors import ApiError
-from tenants import fences
-from tenants.capacity import labels_in
-from tenants.setting_fields import REGION
+from tenants.database_servers import fences
+from tenants.lifecycle.capacity import labels_in
+from tenants.settings.setting_fields import REGION
 
 # Nothing was tried: unknown name, wrong argument, not confirmed.
 NOT_TRIED = 2

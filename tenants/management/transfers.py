@@ -16,8 +16,8 @@ from identity_platform.transfer.files import RowWriter, reject_special, written
 from identity_platform.transfer.report import COLUMNS, Report, ReportFile, Tally
 from identity_platform.transfer.rows import FORMATS, JSONL, format_of, size_of
 from identity_platform.transfer.runs import FAIL, ON_CONFLICT, Options
+from tenants.lifecycle.queries import tenant_named
 from tenants.management import terminal
-from tenants.queries import tenant_named
 
 LARGEST_BATCH = 5000
 # Some rows were rejected; the report says which and why.

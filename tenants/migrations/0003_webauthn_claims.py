@@ -4,7 +4,7 @@ import django.db.models.deletion
 import structlog
 from django.db import migrations, models
 
-from tenants.webauthn_claims import names_of
+from tenants.addresses.webauthn_claims import names_of
 
 log = structlog.get_logger("identity.tenants")
 

@@ -106,7 +106,7 @@ def test_no_migration_is_missing() -> None:
 def test_every_tenant_migration_is_one_transaction() -> None:
     from django.db.migrations.loader import MigrationLoader
 
-    from tenants.schema import migration_names
+    from tenants.entering.schema import migration_names
 
     loader = MigrationLoader(None)
     assert [name for name in migration_names() if not loader.disk_migrations[name].atomic] == []

@@ -10,9 +10,9 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.db.models import Model
 
 from tenants.checks import no_relation_crosses, one_transaction_owner
-from tenants.context import in_tenant
-from tenants.router import lives_in_tenant
-from tenants.schema import migration_names
+from tenants.entering.context import in_tenant
+from tenants.entering.router import lives_in_tenant
+from tenants.entering.schema import migration_names
 from tests.world import TestTenant
 
 # The models of the task queue count as unmanaged, because its migrations create the tables in SQL.

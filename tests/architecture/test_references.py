@@ -7,9 +7,9 @@ from django.db.models import Field, UUIDField
 
 import openid.consistency
 import userflow.consistency
-from tenants.consistency import Reference
-from tenants.router import lives_in_tenant
-from tenants.schema import own_apps
+from tenants.consistency.references import Reference
+from tenants.entering.router import lives_in_tenant
+from tenants.entering.schema import own_apps
 
 COMPARED: tuple[Reference, ...] = (*userflow.consistency.REFERENCES, *openid.consistency.REFERENCES)
 
@@ -48,8 +48,8 @@ UNCHECKED = {
     "registry.ServiceCount.tenant_id": COUNTER,
     "registry.ServiceImport.holder": NO_ID,
     "tenants.ConnectionLease.process": NO_ID,
-    "tenants.TenantRecord.installation": "compared when a connection is opened (`tenants.marks`)",
-    "tenants.TenantRecord.tenant_id": "compared when a connection is opened (`tenants.marks`)",
+    "tenants.TenantRecord.installation": "compared when a connection is opened (`tenants.database_servers.marks`)",
+    "tenants.TenantRecord.tenant_id": "compared when a connection is opened (`tenants.database_servers.marks`)",
     "tenants.DataKey.owner": "compared as `data key` and `data key without tenant`",
     "tenants.DataKey.ring_key_id": "ENCRYPTION_KEYS, compared as `data key`",
     "userflow.AdminAttempts.subject": EXPIRES,

@@ -9,7 +9,7 @@ from django.test.utils import override_settings
 from django.utils.timezone import now
 
 from openid.authorization.consents import grant_consent
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.mfa.people import new_user
 from tests.mfa.webauthn.passkeys import by_factor, end_users_of, user_with_passkey
 from tests.openid.pages.visitor import Visitor

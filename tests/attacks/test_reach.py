@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from identity_platform.audit.models import PlatformEvent
-from tenants import lookup
-from tenants.context import in_tenant
+from tenants.entering import lookup
+from tenants.entering.context import in_tenant
 from tenants.models import TenantDatabase
-from tenants.settings import SETTINGS
+from tenants.settings.declarations import SETTINGS
 from tenants.states import State
 from tests.console.staff import new_operator, new_tenant_admin
 from tests.openid.sign_in_domains import set_sign_in, verified_domain

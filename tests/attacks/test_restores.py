@@ -17,10 +17,12 @@ from django.utils.timezone import now
 from identity_platform.audit.models import PlatformEvent
 from identity_platform.restoring import Match
 from mfa.totp.models import EndUserTotpSecret
-from tenants import audit_trails, keys, retention, revocations
-from tenants.context import in_tenant
+from tenants import keys
+from tenants.entering.context import in_tenant
+from tenants.entering.target import TENANT_ALIAS
+from tenants.journals import audit_trails, revocations
+from tenants.lifecycle import retention
 from tenants.models import DatabaseServer, JournaledRevocation, UndeliveredRevocation
-from tenants.target import TENANT_ALIAS
 from tests.attacks import restored_authority as authority
 from tests.attacks.restored_authority import Authority
 from tests.tenants.conftest import connect_to, run_command, throw_away

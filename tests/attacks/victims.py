@@ -8,7 +8,7 @@ from typing import Any
 import pyotp
 from django.utils.timezone import now
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.userflow.directory.conftest import CONFIGS
 from tests.userflow.directory.entra import Entra
 from tests.userflow.mailbox import mails_to, token_in

@@ -11,7 +11,7 @@ import pytest
 from django.urls import resolve
 
 from identity_platform.audit.models import PlatformEvent, TenantEvent
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.models import Tenant
 from tests.console.every_url import PAGES
 from tests.console.staff import Staff, new_operator, new_tenant_admin

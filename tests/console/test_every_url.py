@@ -16,7 +16,7 @@ from openid.authorization.consents import grant_consent
 from openid.models import Consent
 from registry.actions import create_credential, create_service
 from registry.models import Service, ServiceCredential
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.models import DatabaseServer, Tenant, TenantDatabase
 from tenants.states import Purpose
 from tests.console.every_url import PAGES

@@ -7,7 +7,7 @@ import pytest
 
 from console.jobs.models import Job
 from console.metrics.models import TenantFigures
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.models import Tenant, TenantDatabase
 from tests.console.staff import new_auditor, new_operator, new_tenant_admin
 from tests.console.tenants.test_steps import LIST, provision_form

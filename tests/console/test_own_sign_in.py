@@ -9,7 +9,7 @@ import pytest
 from django.core.management import call_command
 
 from identity_platform.audit.models import PlatformEvent
-from tenants.provisioning import suspend_tenant
+from tenants.lifecycle.provisioning import suspend_tenant
 from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.mfa.people import wrong_code
 from tests.mfa.webauthn.authenticator import Authenticator

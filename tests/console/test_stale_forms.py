@@ -12,9 +12,9 @@ from django.urls import reverse
 from django.utils.timezone import now
 
 from registry.models import Service, ServiceCredential
-from tenants.context import in_tenant, tenant_atomic
+from tenants.entering.context import in_tenant, tenant_atomic
+from tenants.entering.target import TENANT_ALIAS
 from tenants.models import DatabaseServer, Tenant
-from tenants.target import TENANT_ALIAS
 from tests.console.staff import Staff, new_operator
 from tests.console.test_every_url import Ids, add_rows
 from tests.machine.conftest import within

@@ -29,8 +29,8 @@ from identity_platform.audit.models import PlatformEvent
 from identity_platform.audit.writer import record_for_each_in_tenant
 from mfa.sms.models import SmsMessage
 from mfa.sms.sending import hand_over
-from tenants import servers
-from tenants.context import in_tenant
+from tenants.database_servers import servers
+from tenants.entering.context import in_tenant
 from tenants.models import DatabaseServer, ServerHealth, TenantDatabase, WarmDatabase
 from tests.machine.alert_platform import (
     PASSWORD,

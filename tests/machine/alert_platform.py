@@ -21,8 +21,9 @@ from django.utils.timezone import now
 from psycopg import sql
 
 from identity_platform.task_queue import run_soon
-from tenants import servers, tasks
+from tenants import tasks
 from tenants.backend.leases import uses
+from tenants.database_servers import servers
 from tenants.models import ConnectionLease, DatabaseServer, ServerHealth, TenantDatabase, WarmDatabase
 from tests.machine.conftest import within
 from userflow.tenants.actions import NewTenant, open_tenant

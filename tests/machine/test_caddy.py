@@ -24,7 +24,7 @@ pytestmark = pytest.mark.needs("caddy")
 
 PLATFORM, DOMAIN, UNVERIFIED = "id.example.org", "login.acme.example", "login.other.example"
 CREATE = f"""
-from tenants import domain_claims
+from tenants.addresses import domain_claims
 from tenants.models import Tenant
 tenant = Tenant.objects.first()
 domain_claims.claim(tenant.pk, {DOMAIN!r}, "token")

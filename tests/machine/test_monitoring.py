@@ -21,8 +21,8 @@ from console.metrics import exposition
 from identity_platform.api import metrics
 from identity_platform.serving import metrics_server
 from tenants import metrics as platform_metrics
-from tenants.capacity import main_server
-from tenants.server_health import check_servers
+from tenants.database_servers.server_health import check_servers
+from tenants.lifecycle.capacity import main_server
 from tests.machine.conftest import ROOT, free_port
 from userflow.webhooks import deliverer
 

@@ -12,7 +12,7 @@ import pyotp
 from django.conf import settings
 from django.utils.timezone import now
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.userflow.sessions.aged import proof_token
 from tests.world import PASSWORD, Api, TestTenant
 from userflow.accounts.models import EndUser

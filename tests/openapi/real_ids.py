@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 from django.utils.timezone import now
 
 from registry.actions import create_credential, create_service
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.world import PASSWORD, TestTenant
 from userflow.accounts.permissions_catalogue import EVERY_PERMISSION
 from userflow.accounts.principals import OPERATOR, Principal

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.world import PASSWORD, TestTenant, undo_after_test
 from userflow.accounts.models import Client
 from userflow.accounts.realms import END_USERS

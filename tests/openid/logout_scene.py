@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from django.core.management import call_command
 
 from openid.account.applications import disconnect
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.openid.logout_receiver import LogoutReceiver
 from tests.openid.relying_party import Application, register_application
 from tests.tenants.conftest import run_command

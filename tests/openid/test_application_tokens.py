@@ -11,7 +11,7 @@ from django.conf import settings
 from django.utils.timezone import now
 
 from openid.authorization.parameters import SCOPES
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.openid.application_sessions import access_token, allow, browser, open_application
 from tests.openid.test_issuers import jwks, metadata
 from tests.userflow.endusers.test_roles_and_groups import join

@@ -9,7 +9,7 @@ from django.conf import settings as configured
 from openid.authorization.requests import pending_request
 from openid.browser import BROWSER, cookie_name
 from openid.errors import RequestExpired
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.openid.relying_party import CALLBACK, Application, page_of, query_of, register_application
 from tests.userflow.sessions.clients import FORM
 from tests.world import TestTenant

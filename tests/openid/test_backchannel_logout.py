@@ -9,7 +9,7 @@ import jwt
 import pytest
 from joserfc.errors import InvalidClaimError, InvalidKeyIdError
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.openid.logout_receiver import LogoutReceiver, verified
 from tests.openid.logout_scene import (
     CAUSES,

@@ -15,9 +15,9 @@ from mfa.sms import actions as sms
 from mfa.totp import actions as totp
 from mfa.totp.backup_codes import normalised
 from mfa.webauthn import authentication
-from tenants.audit_trails import Owner
-from tenants.context import in_tenant
-from tenants.retention import purge
+from tenants.entering.context import in_tenant
+from tenants.journals.audit_trails import Owner
+from tenants.lifecycle.retention import purge
 from tests.mfa.people import code_to, new_user
 from tests.mfa.webauthn.passkeys import end_users_of, user_with_passkey
 from tests.openid.application_sessions import browser, open_application, session_of, sign_in

@@ -12,7 +12,7 @@ from django.utils.timezone import now
 from identity_platform.crypto import hash_token
 from openid.authorization.consents import grant_consent
 from openid.models import AuthorizationCode, Consent
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.openid.dpop_keys import DpopKey
 from tests.openid.pages.visitor import Visitor, begin, code_of
 from tests.openid.relying_party import CALLBACK, Application, query_of, register_application

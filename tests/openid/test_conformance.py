@@ -13,7 +13,7 @@ from django.db.models import F
 from django.test.utils import override_settings
 
 from openid.models import AuthorizationCode
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.mfa.people import code_to, some_phone
 from tests.openid.pages.visitor import Visitor, code_of
 from tests.openid.relying_party import CALLBACK, Application, query_of, register_application

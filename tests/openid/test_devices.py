@@ -12,7 +12,7 @@ from django.utils.timezone import now
 from identity_platform.api import valkey
 from openid.device.codes import ALPHABET
 from openid.models import AuthorizationRequest, Consent, DeviceCode
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.openid.devices import Device, error_of, new_device
 from tests.openid.dpop_keys import DpopKey
 from tests.openid.pages.visitor import Visitor, begin, code_of

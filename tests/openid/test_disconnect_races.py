@@ -10,7 +10,7 @@ from django.utils.timezone import now
 from openid.account.applications import disconnect_user
 from openid.authorization.consents import grant_consent
 from openid.models import AuthorizationCode, Consent, DeviceCode
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.openid.devices import Device
 from tests.openid.pages.visitor import Visitor
 from tests.openid.relying_party import Application, register_application

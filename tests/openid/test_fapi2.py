@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from django.conf import settings
 
 from openid.models import AuthorizationCode
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.openid.dpop_keys import DpopKey
 from tests.openid.profiled_application import ProfiledApplication, profiled_application
 from tests.openid.relying_party import query_of

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from openid.authorization.consents import grant_consent
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.console.staff import new_tenant_admin
 from tests.openid.logout_receiver import LogoutReceiver
 from tests.openid.logout_scene import Scene, deliver, listens, scene_of, succeeds

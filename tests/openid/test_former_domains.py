@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tenants.addresses import origin_of
-from tenants.hosts import budget, check_budget
-from tenants.lookup import find
+from tenants.addresses.hosts import budget, check_budget
+from tenants.entering.lookup import find
+from tenants.settings.page_addresses import origin_of
 from tests.openid.relying_party import query_of
 from tests.openid.sign_in_domains import (
     DOMAINS,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from openid.browser import BROWSER, SESSION, cookie_name
-from tenants.hosts import budget, check_budget
+from tenants.addresses.hosts import budget, check_budget
 from tests.openid.relying_party import CALLBACK, Application, page_of, query_of, register_application
 from tests.openid.sign_in_domains import ApiAt, ApplicationAt, set_sign_in, sign_in_domain
 from tests.openid.test_sign_in_domains import METADATA, app_at

@@ -16,8 +16,8 @@ from joserfc import jwt as jose
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
-from tenants import lookup
-from tenants.context import in_tenant
+from tenants.entering import lookup
+from tenants.entering.context import in_tenant
 from tenants.models import TenantDatabase
 from tests.parallel import run_concurrently
 from tests.userflow.sessions.clients import basic, form, make_client, own_token

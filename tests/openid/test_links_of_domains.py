@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 from django.utils.timezone import now
 
-from tenants.addresses import origin_of
-from tenants.context import in_tenant
-from tenants.domain_claims import GRACE
-from tenants.hosts import budget, check_budget
+from tenants.addresses.domain_claims import GRACE
+from tenants.addresses.hosts import budget, check_budget
+from tenants.entering.context import in_tenant
 from tenants.models import DomainClaim
+from tenants.settings.page_addresses import origin_of
 from tests.openid.application_sessions import cookie_of
 from tests.openid.sign_in_domains import DOMAINS, ApiAt, set_sign_in, sign_in_domain, verified_domain
 from tests.userflow.domains.conftest import _dns_server as _dns_server

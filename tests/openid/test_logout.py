@@ -7,7 +7,7 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 
 from openid.browser import SESSION, cookie_name
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.openid.application_sessions import open_application, session_of, sign_in
 from tests.openid.test_application_tokens import id_token, logout_token
 from tests.userflow.sessions.clients import FORM

@@ -11,8 +11,8 @@ import pytest
 from django.utils.timezone import now
 
 from openid.browser import SESSION, cookie_name
-from tenants.context import in_tenant
-from tenants.hosts import budget, check_budget
+from tenants.addresses.hosts import budget, check_budget
+from tenants.entering.context import in_tenant
 from tests.openid.relying_party import CALLBACK, Application, page_of, query_of, register_application
 from tests.openid.sign_in_domains import DOMAINS, ApplicationAt, sign_in_domain
 from tests.userflow.domains.conftest import _dns_server as _dns_server

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from mfa.webauthn.models import EndUserPasskey
-from tenants.addresses import origin_of
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
+from tenants.settings.page_addresses import origin_of
 from tests.console.platform.conftest import send
 from tests.console.staff import new_tenant_admin
 from tests.mfa.people import TestUser, new_user

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from openid.models import AuthorizationCode, AuthorizationRequest
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.openid.dpop_keys import DpopKey
 from tests.openid.logout_scene import deliver
 from tests.openid.profiled_application import ProfiledApplication, profiled_application

@@ -15,7 +15,7 @@ from openid.authorization.requests import Pending, pending_request
 from openid.browser import BROWSER, SESSION, cookie_name
 from openid.errors import RequestExpired, StepRequired
 from openid.models import AuthorizationRequest
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.openid.relying_party import CALLBACK, Application, query_of, register_application
 from tests.parallel import run_concurrently
 from tests.world import Api, TestTenant, User

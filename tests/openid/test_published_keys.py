@@ -8,8 +8,8 @@ import jwt
 import pytest
 from django.utils.timezone import now
 
-from tenants import fleet
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
+from tenants.jobs import fleet
 from tenants.models import TenantDatabase
 from tests.openid.test_code_exchange import application, claims_of
 from tests.world import Api, TestTenant

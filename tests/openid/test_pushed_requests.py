@@ -11,7 +11,7 @@ from django.utils.timezone import now
 from pytest_django.fixtures import Settings
 
 from openid.models import AuthorizationRequest
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.openid.dpop_keys import DpopKey
 from tests.openid.pages.visitor import Visitor, code_of
 from tests.openid.relying_party import Application, page_of, query_of, register_application

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.test.utils import override_settings
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.openid.dpop_keys import DpopKey
 from tests.openid.relying_party import CALLBACK, Application, register_application
 from tests.openid.test_client_assertions import TYPE, key_client

@@ -6,7 +6,7 @@ from typing import Any
 import jwt
 import pytest
 
-from tenants.reserved_claims import DESCRIPTIVE_CLAIMS, RESERVED_CLAIMS
+from tenants.settings.reserved_claims import DESCRIPTIVE_CLAIMS, RESERVED_CLAIMS
 from tests.openid.logout_receiver import LogoutReceiver
 from tests.openid.logout_scene import deliver, logout_of_the_application, scene_of
 from tests.openid.relying_party import Application, register_application

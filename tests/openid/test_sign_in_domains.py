@@ -15,12 +15,12 @@ from django.utils.timezone import now
 from mfa.webauthn.models import EndUserPasskey
 from mfa.webauthn.relying_party import relying_party
 from openid.browser import BROWSER, SESSION, cookie_name
-from tenants import lookup
-from tenants.addresses import origin_of
-from tenants.context import in_tenant
-from tenants.domain_claims import GRACE
-from tenants.hosts import budget, check_budget
+from tenants.addresses.domain_claims import GRACE
+from tenants.addresses.hosts import budget, check_budget
+from tenants.entering import lookup
+from tenants.entering.context import in_tenant
 from tenants.models import DomainClaim, WebAuthnClaim
+from tenants.settings.page_addresses import origin_of
 from tests.openid.application_sessions import cookie_of
 from tests.openid.relying_party import CALLBACK, page_of, query_of, register_application
 from tests.openid.sign_in_domains import DOMAINS, ApiAt, ApplicationAt, set_sign_in, sign_in_domain, verified_domain

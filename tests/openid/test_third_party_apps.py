@@ -7,7 +7,7 @@ import jwt
 import pytest
 
 from identity_platform.audit.models import TenantEvent
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.mfa.webauthn.passkeys import end_users_of, new_authenticator
 from tests.openid.application_sessions import access_token, allow, browser, open_application
 from tests.openid.dpop_keys import DpopKey

@@ -6,7 +6,7 @@ import pytest
 
 from openid.authorization.requests import pending_request
 from openid.browser import BROWSER, cookie_name
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.openid.pages.visitor import Visitor, begin, code_of
 from tests.openid.relying_party import Application, query_of, register_application
 from tests.userflow.sessions.clients import form

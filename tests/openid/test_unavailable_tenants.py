@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import pytest
 from django.conf import settings
 
-from tenants import lookup
+from tenants.entering import lookup
 from tenants.models import TenantDatabase
 from tenants.states import State
 from tests.openid.relying_party import CALLBACK, Application, query_of, register_application

@@ -9,9 +9,9 @@ from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory
 
 from identity_platform.api.middleware import SecurityMiddleware
+from tenants.addresses.hosts import UNKNOWN_SECONDS, Budget, TenantHosts, find_host
 from tenants.checks import hosts_are_listed
 from tenants.errors import TooManyUnknownHosts
-from tenants.hosts import UNKNOWN_SECONDS, Budget, TenantHosts, find_host
 from tests.openid.sign_in_domains import ApiAt, sign_in_domain
 from tests.userflow.domains.conftest import _dns_server as _dns_server
 from tests.userflow.domains.conftest import name_server as name_server

@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.openid.application_sessions import access_token, browser, open_application
 from tests.openid.dpop_keys import DpopKey
 from tests.userflow.sessions.clients import FORM, basic, form, make_client, own_token

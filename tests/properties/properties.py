@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.states import Purpose
 from tests.properties.knowledge import ATTACKER_HOST, ATTACKER_PASSWORD, claims_of
 from tests.properties.scene import Mail, Person, Scene

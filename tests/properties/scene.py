@@ -16,7 +16,7 @@ from django.core import mail as django_mail
 from django.utils.timezone import now
 
 from registry.actions import create_credential, create_service
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.models import Tenant
 from tests.openapi.real_ids import root
 from tests.openid.pages.visitor import Visitor

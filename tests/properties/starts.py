@@ -7,7 +7,7 @@ from typing import Any, Final
 from urllib.parse import quote_plus
 from uuid import UUID
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.openapi.real_ids import ids_for, root
 from tests.openid.pages.visitor import Visitor
 from tests.openid.relying_party import CALLBACK, query_of

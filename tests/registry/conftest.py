@@ -11,7 +11,7 @@ from typing import Any
 import jwt
 import pytest
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.registry.processes import Server
 from tests.world import Api, TestTenant, build_tenant, populate, seconds_left_in_window
 from userflow.accounts.models import Role, RoleBinding

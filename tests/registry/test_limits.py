@@ -187,7 +187,7 @@ def test_anonymous_calls_are_limited_by_address(registry: Registry, authorizatio
 
 
 def test_suspended_tenant_is_rejected(new_tenant: Callable[[], TestTenant]) -> None:
-    from tenants.provisioning import suspend_tenant
+    from tenants.lifecycle.provisioning import suspend_tenant
 
     tenant = new_tenant()
     suspend_tenant(tenant_id=tenant.id)

@@ -14,7 +14,7 @@ from django.db import connection, connections
 
 from identity_platform.api.valkey import client as valkey
 from identity_platform.audit.models import PlatformEvent
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.registry.conftest import SERVICES, Registry, at, credential_at, credentials_of, some_name
 from tests.registry.processes import Server
 from tests.world import TestTenant

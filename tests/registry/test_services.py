@@ -11,7 +11,7 @@ import pytest
 from django.db.models import Count
 
 from registry.models import Service, ServiceCount, ServiceCredential
-from tenants.provisioning import delete_tenant
+from tenants.lifecycle.provisioning import delete_tenant
 from tests.registry.conftest import SERVICES, Registry, at, credential_at, new_service, some_name
 from tests.world import Api, TestTenant, capture_statements
 

@@ -20,8 +20,10 @@ from psycopg.conninfo import make_conninfo
 
 from identity_platform.serving import embedded
 from identity_platform.serving.embedded.postgres import identity_of_postgres, programs_of_postgres
-from tenants import databases, dumps, provisioning, servers, warm_pool
-from tenants.capacity import main_server
+from tenants.copies import databases, dumps
+from tenants.database_servers import servers
+from tenants.lifecycle import provisioning, warm_pool
+from tenants.lifecycle.capacity import main_server
 from tenants.models import DatabaseServer, Tenant, TenantDatabase, WarmDatabase
 from tests.environment import DATABASE
 from tests.machine.conftest import within

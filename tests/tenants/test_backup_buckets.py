@@ -15,9 +15,10 @@ import obstore
 import pytest
 from obstore.store import S3Store
 
-from tenants import backup_sets
-from tenants.backup_buckets import ObjectsOfSet
-from tenants.backup_storage import LIST, located
+from tenants.backups import backup_lists, backup_sets
+from tenants.backups.backup_buckets import ObjectsOfSet
+from tenants.backups.backup_locations import located
+from tenants.backups.backup_storage import LIST
 from tests.machine.conftest import within
 from tests.machine.groups import program
 from tests.tenants.conftest import AnotherProcess, check_tenants, run_command
@@ -80,7 +81,7 @@ class Storage:
         assert isinstance(found, ObjectsOfSet)
         return found.store
 
-    def newest(self) -> backup_sets.BackupSet:
+    def newest(self) -> backup_lists.BackupSet:
         return backup_sets.newest(located(self.url))
 
 

@@ -17,9 +17,12 @@ from psycopg import sql
 
 from identity_platform.audit.models import PlatformEvent
 from identity_platform.crypto import reload_key_ring
-from tenants import backup_sets, databases, dumps, servers
-from tenants.backup_storage import LIST, Folder, FolderOfSet
-from tenants.capacity import main_server
+from tenants.backups import backup_lists, backup_sets
+from tenants.backups.backup_folders import Folder, FolderOfSet
+from tenants.backups.backup_storage import LIST
+from tenants.copies import databases, dumps
+from tenants.database_servers import servers
+from tenants.lifecycle.capacity import main_server
 from tenants.models import DataKey, TenantDatabase, WarmDatabase
 from tests.tenants.conftest import ROOT, AnotherProcess, check_tenants, databases_on, run_command
 from tests.tenants.test_relocation import at_the_step, people
@@ -41,25 +44,25 @@ def only(*tenants: TestTenant) -> list[str]:
     return [word for tenant in tenants for word in ("--only", tenant.slug)]
 
 
-def back_up(parent: Path, *tenants: TestTenant, **options: Any) -> backup_sets.BackupSet:
+def back_up(parent: Path, *tenants: TestTenant, **options: Any) -> backup_lists.BackupSet:
     """Back up these tenants and the global database."""
     before = set(parent.glob("platform-*"))
     run_command("backup_tenants", str(parent), only=[tenant.slug for tenant in tenants], **options)
     (folder,) = set(parent.glob("platform-*")) - before
-    return backup_sets.read(FolderOfSet(folder))
+    return backup_lists.read(FolderOfSet(folder))
 
 
-def folder_of(found: backup_sets.BackupSet) -> Path:
+def folder_of(found: backup_lists.BackupSet) -> Path:
     assert isinstance(found.place, FolderOfSet)
     return found.place.path
 
 
-def renamed(found: backup_sets.BackupSet) -> backup_sets.BackupSet:
+def renamed(found: backup_lists.BackupSet) -> backup_lists.BackupSet:
     """Give a set the name of an earlier day, as its own command would have: the key is bound to the name."""
     folder = folder_of(found).with_name("platform-20200101T000000Z")
     older = replace(found, place=FolderOfSet(folder))
     folder_of(found).rename(folder)
-    (folder / LIST).write_bytes(backup_sets._signed(older))
+    (folder / LIST).write_bytes(backup_lists.signed(older))
     return older
 
 
@@ -195,7 +198,7 @@ def test_files_of_another_day_are_noticed(new_tenant: Callable[[], TestTenant], 
 def test_old_backup_is_a_problem(tenant: TestTenant, tmp_path: Path) -> None:
     found = back_up(tmp_path, tenant, test=0)
     older = replace(found, started="2020-01-01T00:00:00+00:00")
-    (folder_of(found) / LIST).write_bytes(backup_sets._signed(older))
+    (folder_of(found) / LIST).write_bytes(backup_lists.signed(older))
     assert code_of("check_backup", str(folder_of(found)), max_age=26) == (1, "It is older than 26 hours.\n")
 
 
@@ -204,7 +207,7 @@ def test_future_set_does_not_remove_the_new_one(tenant: TestTenant, tmp_path: Pa
     folder = folder_of(first).with_name("platform-20990101T000000Z")
     late = replace(first, place=FolderOfSet(folder), started="2099-01-01T00:00:00+00:00")
     folder_of(first).rename(folder)
-    (folder / LIST).write_bytes(backup_sets._signed(late))
+    (folder / LIST).write_bytes(backup_lists.signed(late))
     code, said = code_of("check_backup", str(folder), max_age=26)
     assert (code, said) == (
         1,

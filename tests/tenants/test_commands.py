@@ -20,10 +20,10 @@ from django.core.management.base import OutputWrapper
 from django.utils.timezone import now
 
 from console.jobs.models import Job
-from tenants.capacity import main_server
+from tenants.entering.schema import schema_version
+from tenants.lifecycle.capacity import main_server
 from tenants.management import terminal
 from tenants.models import Tenant, TenantDatabase, WarmDatabase
-from tenants.schema import schema_version
 from tests.environment import DATABASE
 from tests.tenants.conftest import ROOT, AnotherProcess, databases_on, run_command
 
@@ -140,7 +140,8 @@ def spares_within(seconds: float, wanted: int) -> set[str]:
 
 
 def test_two_workers_do_not_overfill_pool(no_spares: None, another_process: AnotherProcess) -> None:
-    from tenants import databases, warm_pool
+    from tenants.copies import databases
+    from tenants.lifecycle import warm_pool
 
     with databases.job_lock(main_server(), databases.WARM_POOL_JOB):
         assert another_process.run("tenant_worker", "--once", "--size", "1").said == "0 made.\n"

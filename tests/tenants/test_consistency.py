@@ -19,10 +19,15 @@ from psycopg import sql
 from console.metrics.actions import collect_figures
 from identity_platform.audit.models import ChainHead, PlatformEvent, TenantEvent
 from identity_platform.crypto import new_data_key, wrap_data_key
-from tenants import audit_trails, backup_sets, consistency, databases, dumps, keys, servers
-from tenants.audit_trails import THE_PLATFORM, Owner
-from tenants.capacity import main_server
-from tenants.context import in_tenant
+from tenants import keys
+from tenants.backups import backup_lists
+from tenants.consistency import examination
+from tenants.copies import databases, dumps
+from tenants.database_servers import servers
+from tenants.entering.context import in_tenant
+from tenants.journals import audit_trails
+from tenants.journals.audit_trails import THE_PLATFORM, Owner
+from tenants.lifecycle.capacity import main_server
 from tenants.models import DataKey, Tenant, WebAuthnClaim, WebhookTenant
 from tests.mfa.people import new_user
 from tests.mfa.webauthn.passkeys import user_with_passkey
@@ -61,7 +66,7 @@ def entra(settings: Any) -> Iterator[Entra]:
 
 def found_about(tenant: TestTenant) -> dict[str, int]:
     """Return how many of each kind are found about a tenant."""
-    examined = consistency.examine(Owner(tenant.slug, tenant.id))
+    examined = examination.examine(Owner(tenant.slug, tenant.id))
     assert examined.problem == ""
     return {finding.kind: finding.count for finding in examined.findings}
 
@@ -130,7 +135,7 @@ def without_foreign_key(tenant: TestTenant, table: str, statement: str) -> None:
 
 
 @contextmanager
-def restored_global_database(found: backup_sets.BackupSet, folder: Path) -> Iterator[AnotherProcess]:
+def restored_global_database(found: backup_lists.BackupSet, folder: Path) -> Iterator[AnotherProcess]:
     """A process of the platform whose global database is that of the set, with the tenants' databases as they are."""
     run_command("extract_global_backup", str(found.place), str(folder / "global.dump"))
     name = f"restored_{uuid4().hex[:8]}"
@@ -387,7 +392,7 @@ def test_index_finding_names_the_users(two: Two) -> None:
     users = [tenant.register() for _ in range(3)]
     IndexedEndUser.objects.filter(tenant_id=tenant.id, user_id=users[0].id).delete()
     IndexedEndUser.objects.filter(tenant_id=tenant.id, user_id=users[1].id).update(digest=b"z" * 16)
-    (finding,) = consistency.examine(Owner(tenant.slug, tenant.id)).findings
+    (finding,) = examination.examine(Owner(tenant.slug, tenant.id)).findings
     assert finding.rows == {str(user.id): 1 for user in users[:2]}
 
 
@@ -430,7 +435,7 @@ def test_secrets_under_another_data_key_are_found(two: Two) -> None:
 
 def test_data_key_without_tenant_is_found() -> None:
     keys.create(owner := str(uuid4()))
-    found = {finding.kind: finding for finding in consistency.examine(THE_PLATFORM).findings}
+    found = {finding.kind: finding for finding in examination.examine(THE_PLATFORM).findings}
     DataKey.objects.filter(pk=owner).delete()
     assert owner in found["data key without tenant"].rows
 

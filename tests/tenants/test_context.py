@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 from django.db import connections, transaction
 
-from tenants.context import in_tenant, tenant_atomic
+from tenants.entering.context import in_tenant, tenant_atomic
 from tenants.errors import NoActiveTenant, TenantSwitchInTransaction, UnknownTenant
 from tests.world import TestTenant
 from userflow.accounts.models import EndUser

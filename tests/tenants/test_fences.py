@@ -13,10 +13,11 @@ from django.conf import settings
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from tenants import databases, fences, marks, servers
-from tenants.capacity import main_server
+from tenants.copies import databases
+from tenants.database_servers import fence_counters, fences, marks, servers
+from tenants.database_servers.fences import ServerMark
 from tenants.errors import InstallationFenced
-from tenants.fences import ServerMark
+from tenants.lifecycle.capacity import main_server
 from tenants.models import DatabaseServer, Tenant
 from tests.tenants.conftest import AnotherProcess, Ended
 
@@ -485,25 +486,25 @@ def test_process_looks_again_after_an_unanswered_comparison() -> None:
 @pytest.mark.parametrize("missing", [1, 3])
 def test_allowed_process_notices_a_newer_server_before_it_raises_the_revision(missing: int) -> None:
     server = main_server()
-    fences.advance(server)
+    fence_counters.advance(server)
     before = fences.read_mark(server)
     assert before is not None
     DatabaseServer.objects.filter(pk=server.pk).update(fence_revision=before.revision - missing)
     with pytest.raises(InstallationFenced, match=f"{missing} created, moved or deleted"):
-        fences.advance(server)
+        fence_counters.advance(server)
     assert fences.read_mark(server) == before
 
 
 @pytest.mark.usefixtures("known")
 def test_revision_rises_above_that_of_another_row_of_the_same_server(monkeypatch: pytest.MonkeyPatch) -> None:
     server = main_server()
-    fences.advance(server)
+    fence_counters.advance(server)
     before = fences.read_mark(server)
     assert before is not None
     DatabaseServer.objects.filter(pk=server.pk).update(fence_revision=before.revision - 3)
     # As if another row with another login led to it, and had the higher counter.
     monkeypatch.setattr(fences, "look", lambda **_: ())
-    fences.advance(server)
+    fence_counters.advance(server)
     after = fences.read_mark(server)
     assert after is not None
     assert (after.revision, main_server().fence_revision) == (before.revision + 1, before.revision + 1)

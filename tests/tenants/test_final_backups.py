@@ -12,8 +12,11 @@ from django.utils.timezone import now
 
 from console.metrics.models import TenantDay, TenantFigures
 from identity_platform.audit.models import ChainHead
-from tenants import audit_trails, databases, final_backups, retention, servers
-from tenants.capacity import main_server
+from tenants.copies import databases
+from tenants.database_servers import servers
+from tenants.journals import audit_trails
+from tenants.lifecycle import final_backups, retention
+from tenants.lifecycle.capacity import main_server
 from tenants.models import (
     DataKey,
     DomainClaim,

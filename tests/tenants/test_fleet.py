@@ -9,11 +9,11 @@ from django.db import connection
 from django.db.models import Q
 from django.test.utils import CaptureQueriesContext
 
-from tenants import fleet
-from tenants.capacity import main_server
+from tenants.database_servers.servers import seal_url
+from tenants.entering.schema import schema_version
+from tenants.jobs import fleet
+from tenants.lifecycle.capacity import main_server
 from tenants.models import DatabaseServer, Tenant, TenantDatabase
-from tenants.schema import schema_version
-from tenants.servers import seal_url
 from tests.tenants.conftest import AnotherProcess, connect_to, make_tenants, run_command
 
 # Creating many tenants is slow on a busy machine.
@@ -153,7 +153,7 @@ def test_unknown_slug_is_rejected(newer_release: AnotherProcess) -> None:
 
 
 def test_migrate_skips_tenant_with_running_job(many_tenants: list[Tenant]) -> None:
-    from tenants import databases
+    from tenants.copies import databases
 
     tenant = many_tenants[FLEET + 40]
     TenantDatabase.objects.filter(pk=tenant.pk).update(schema_version="0-000000000000")

@@ -12,9 +12,9 @@ from django.db import connections
 
 from tenants.backend.pool import Key, TenantConnectionPool, opening_at_once
 from tenants.backend.raw import TenantConnection
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
+from tenants.entering.target import TENANT_ALIAS, current_target
 from tenants.errors import TenantConnectionsExhausted
-from tenants.target import TENANT_ALIAS, current_target
 from tests.machine.conftest import within
 from tests.world import TestTenant
 

@@ -1,6 +1,8 @@
 """A database that an interrupted DROP DATABASE left invalid (`datconnlimit = -2`): only another DROP can touch it."""
 
-from tenants import databases, provisioning, servers, warm_pool
+from tenants.copies import database_names, databases
+from tenants.database_servers import servers
+from tenants.lifecycle import provisioning, warm_pool
 from tenants.models import DatabaseServer, Tenant, TenantDatabase, WarmDatabase
 from tests.tenants.conftest import check_tenants, databases_on, invalidate, run_command
 
@@ -15,7 +17,7 @@ def test_repair_finishes_interrupted_drops_only(second: DatabaseServer) -> None:
     warm_pool.refill(second, 2)
     spare = WarmDatabase.objects.filter(server=second, ready=True).first()
     assert spare is not None
-    copy, orphan = warm_pool.new_database_name(), warm_pool.new_database_name()
+    copy, orphan = database_names.new_database_name(), database_names.new_database_name()
     WarmDatabase.objects.create(server=second, name=copy, schema_version=f"for {healthy.pk}")
     with servers.maintenance(second) as raw:
         for database in (copy, orphan):

@@ -10,11 +10,12 @@ from procrastinate.contrib.django.models import ProcrastinateWorker
 
 from console.jobs.actions import begin_job
 from identity_platform import task_queue
-from tenants import provisioning, repairs, warm_pool
-from tenants.capacity import main_server
+from tenants.consistency import repairs
 from tenants.errors import UnknownTenant
+from tenants.lifecycle import provisioning, warm_pool
+from tenants.lifecycle.capacity import main_server
+from tenants.lifecycle.queries import tenant_named
 from tenants.models import Tenant, TenantDatabase, WarmDatabase
-from tenants.queries import tenant_named
 from tests.jobs import run_waiting_jobs
 from tests.tenants.conftest import AnotherProcess, databases_on, run_command, throw_away
 from tests.world import Api, sign_in_admin

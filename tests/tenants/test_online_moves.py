@@ -15,9 +15,12 @@ from django.db import connections
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from tenants import databases, fences, moves, repairs, replication, servers
-from tenants.capacity import main_server
-from tenants.context import in_tenant
+from tenants.consistency import repairs
+from tenants.copies import databases
+from tenants.database_servers import fences, replication, servers
+from tenants.entering.context import in_tenant
+from tenants.jobs import moves
+from tenants.lifecycle.capacity import main_server
 from tenants.models import DatabaseServer, WarmDatabase
 from tenants.states import Purpose
 from tests.machine.conftest import within

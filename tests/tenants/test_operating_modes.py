@@ -12,9 +12,10 @@ from django.utils.timezone import now
 
 from identity_platform.audit.models import PlatformEvent
 from identity_platform.postgresql.forbidden_writes import changes
-from tenants import operating_modes, provisioning
-from tenants.context import in_tenant
+from tenants import operating_modes
+from tenants.entering.context import in_tenant
 from tenants.errors import MaintenanceMode, NoRoom, ReadOnlyMode
+from tenants.lifecycle import provisioning
 from tenants.models import DatabaseServer, OperatingMode
 from tenants.states import Mode, Purpose
 from tests.console.staff import new_operator, new_tenant_admin

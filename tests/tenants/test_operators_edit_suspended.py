@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from tenants.lifecycle.provisioning import resume_tenant, suspend_tenant
 from tenants.models import TenantDatabase
-from tenants.provisioning import resume_tenant, suspend_tenant
 from tests.mfa.people import new_user
 from tests.userflow.mailbox import mails_to
 from tests.world import PASSWORD, Api, TestTenant, User, build_tenant

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.db import connections, transaction
 
-from tenants.context import in_tenant, tenant_atomic
+from tenants.entering.context import in_tenant, tenant_atomic
 from tenants.errors import TenantBusy
 from tenants.models import DatabaseServer, TenantDatabase
 from tenants.states import Purpose, State

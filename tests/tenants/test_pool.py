@@ -14,10 +14,10 @@ import pytest
 from django.conf import settings
 from django.db import DatabaseError, ProgrammingError, connection, connections
 
-from tenants.backend.base import POOL
+from tenants.backend.pool import POOL
 from tenants.backend.raw import REPEATED
 from tenants.checks import budget_fits
-from tenants.context import in_tenant, tenant_atomic
+from tenants.entering.context import in_tenant, tenant_atomic
 from tenants.models import Tenant
 from tests.machine.conftest import within
 from tests.tenants.conftest import make_tenants, throw_away

@@ -9,10 +9,11 @@ import pytest
 from django.db import connection, connections
 from django.test.utils import CaptureQueriesContext
 
-from tenants import provisioning, repairs, warm_pool
-from tenants.capacity import main_server
-from tenants.context import in_tenant
+from tenants.consistency import repairs
+from tenants.entering.context import in_tenant
 from tenants.errors import NoRoom
+from tenants.lifecycle import provisioning, warm_pool
+from tenants.lifecycle.capacity import main_server
 from tenants.models import DatabaseServer, DataKey, Tenant, TenantDatabase, WarmDatabase
 from tests.tenants.conftest import connect_to, databases_on, throw_away
 from tests.world import Api, TestTenant
@@ -149,7 +150,7 @@ def test_deleted_tenants_use_no_capacity() -> None:
     server = DatabaseServer.objects.create(name=f"small-{secrets.token_hex(3)}", host="nowhere", capacity=1)
     tenant = Tenant.objects.create(name="Gone", slug=a_slug())
     mapping = TenantDatabase.objects.create(tenant=tenant, server=server, name="gone", status="deleted")
-    from tenants.capacity import server_with_room
+    from tenants.lifecycle.capacity import server_with_room
 
     assert server_with_room(server.name) == server
     TenantDatabase.objects.filter(pk=mapping.pk).update(status="failed")

@@ -12,11 +12,12 @@ from django.db.migrations.operations.base import Operation
 from psycopg.conninfo import make_conninfo
 
 from identity_platform.serving.embedded.postgres import identity_of_postgres, programs_of_postgres
-from tenants import schema, servers
+from tenants.database_servers import servers
+from tenants.entering import schema
+from tenants.entering.recorded_upgrades import Applied, Recording, Statement, is_repeatable
+from tenants.entering.target import TENANT_ALIAS, DatabaseTarget, in_target
 from tenants.errors import UpgradeFailed
 from tenants.models import Tenant, TenantDatabase
-from tenants.recorded_upgrades import Applied, Recording, Statement, is_repeatable
-from tenants.target import TENANT_ALIAS, DatabaseTarget, in_target
 from tests.tenants.conftest import connect_to
 
 # Migrations with columns, defaults and partial indexes after these.

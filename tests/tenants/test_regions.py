@@ -11,9 +11,9 @@ import pytest
 from django.core.management import CommandError
 from django.db import connections, transaction
 
-from tenants import rebalancing
-from tenants.capacity import add_database_server, change_database_server, main_server
 from tenants.errors import WrongRegion
+from tenants.jobs import rebalancing
+from tenants.lifecycle.capacity import add_database_server, change_database_server, main_server
 from tenants.models import DatabaseServer, FinalBackup, Tenant, TenantDatabase
 from tests.machine.conftest import within
 from tests.tenants.conftest import AnotherProcess, run_command, throw_away

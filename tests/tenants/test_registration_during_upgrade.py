@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.tenants.conftest import AnotherProcess, run_command
 from tests.userflow.user_index.reading import indexed
 from tests.world import TestTenant

@@ -13,9 +13,12 @@ import pytest
 from django.core.management import CommandError
 from django.db import connections
 
-from tenants import databases, repairs, servers, steps
-from tenants.capacity import main_server
-from tenants.context import in_tenant
+from tenants import steps
+from tenants.consistency import repairs
+from tenants.copies import databases
+from tenants.database_servers import servers
+from tenants.entering.context import in_tenant
+from tenants.lifecycle.capacity import main_server
 from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase
 from tenants.states import Purpose
 from tests.machine.conftest import within

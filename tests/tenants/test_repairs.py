@@ -8,9 +8,12 @@ import pytest
 from django.core.management import CommandError
 from psycopg import sql
 
-from tenants import databases, marks, repairs, servers, warm_pool
-from tenants.capacity import main_server
-from tenants.databases import template_prefix
+from tenants.consistency import repairs
+from tenants.copies import database_names, databases
+from tenants.copies.databases import template_prefix
+from tenants.database_servers import marks, servers
+from tenants.lifecycle import warm_pool
+from tenants.lifecycle.capacity import main_server
 from tenants.models import DatabaseServer, Tenant, TenantDatabase, WarmDatabase
 from tests.tenants.conftest import check_tenants, databases_on, run_command
 
@@ -34,7 +37,7 @@ def test_check_reports_no_healthy_tenant(new_bare_tenant: Callable[[], Tenant]) 
 
 
 def test_orphan_is_dropped_only_with_option() -> None:
-    name = warm_pool.new_database_name()
+    name = database_names.new_database_name()
     make_database(name)
     (line,) = check_tenants(name)
     assert line.startswith(f"orphan database\tmain\t{name}\t")
@@ -46,7 +49,7 @@ def test_orphan_is_dropped_only_with_option() -> None:
 
 
 def test_drop_orphans_needs_confirmation() -> None:
-    name = warm_pool.new_database_name()
+    name = database_names.new_database_name()
     make_database(name)
     with pytest.raises(CommandError, match="--yes"):
         check_tenants(drop_orphans=True)
@@ -56,7 +59,7 @@ def test_drop_orphans_needs_confirmation() -> None:
 
 def make_marked_database(tenant_id: UUID) -> str:
     """Create a database with the mark of a tenant, which the global database lists nowhere."""
-    name, main = warm_pool.new_database_name(), main_server()
+    name, main = database_names.new_database_name(), main_server()
     with servers.maintenance(main) as raw:
         databases.copy_template(raw, main, name)
     marks.stamp(main, name, tenant_id)
@@ -174,7 +177,7 @@ def test_repair_forgets_missing_spare() -> None:
 
 
 def test_check_names_unreachable_server() -> None:
-    from tenants.servers import seal_url
+    from tenants.database_servers.servers import seal_url
 
     name = f"dark-{secrets.token_hex(3)}"
     url = "postgresql://unknown:hidden@127.0.0.1:1/?connect_timeout=1"

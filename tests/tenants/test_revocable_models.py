@@ -5,8 +5,8 @@ from django.apps import apps
 from django.db.models import Model
 
 from identity_platform.restoring import Closed, Journaled, NoAuthority, Revocation
-from tenants import revocations
-from tenants.router import lives_in_tenant
+from tenants.entering.router import lives_in_tenant
+from tenants.journals import revocations
 from tests.tenants.conftest import connect_to
 from tests.world import TestTenant
 

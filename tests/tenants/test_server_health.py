@@ -9,9 +9,10 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 from prometheus_client.metrics_core import Metric
 
 from identity_platform import task_queue
-from tenants import metrics, servers
+from tenants import metrics
+from tenants.database_servers import servers
+from tenants.database_servers.server_health import check_servers
 from tenants.models import DatabaseServer, ServerHealth, TenantDatabase
-from tenants.server_health import check_servers
 from tests.tenants.conftest import run_command
 from tests.world import capture_statements
 

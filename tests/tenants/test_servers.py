@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from tenants import provisioning, servers, warm_pool
-from tenants.capacity import main_server
 from tenants.checks import budget_fits, servers_allow_online_moves
-from tenants.context import in_tenant
+from tenants.database_servers import servers
+from tenants.database_servers.servers import seal_url
+from tenants.entering.context import in_tenant
+from tenants.lifecycle import provisioning, warm_pool
+from tenants.lifecycle.capacity import main_server
 from tenants.models import DatabaseServer, Tenant, WarmDatabase
-from tenants.servers import seal_url
 from tests.tenants.conftest import databases_on, run_command, throw_away
 from tests.world import Api, TestTenant
 from userflow.accounts.models import EndUser
@@ -89,9 +90,9 @@ def test_server_urls_are_sealed(second: DatabaseServer, second_url: str) -> None
 
 
 def test_migrate_covers_every_server(second: DatabaseServer, new_tenant: Callable[[], TestTenant]) -> None:
-    from tenants import fleet
+    from tenants.entering.schema import schema_version
+    from tenants.jobs import fleet
     from tenants.models import TenantDatabase
-    from tenants.schema import schema_version
 
     tenant = new_tenant()
     TenantDatabase.objects.filter(pk=tenant.id).update(schema_version="0-000000000000")

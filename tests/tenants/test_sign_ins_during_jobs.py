@@ -14,7 +14,7 @@ import jwt
 import pytest
 from django.db import connections
 
-from tenants.capacity import main_server
+from tenants.lifecycle.capacity import main_server
 from tenants.models import DatabaseServer, DataKey, TenantDatabase
 from tests.machine.conftest import within
 from tests.openid.pages.visitor import Visitor, code_of

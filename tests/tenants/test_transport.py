@@ -6,9 +6,8 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from identity_platform.environment import choices
-from tenants.models import DatabaseServer
-from tenants.servers import seal_url
-from tenants.transport import (
+from tenants.database_servers.servers import seal_url
+from tenants.database_servers.transport import (
     UNENCRYPTED,
     UNVERIFIED,
     database_servers_are_encrypted,
@@ -16,6 +15,7 @@ from tenants.transport import (
     problem_of_database,
     servers_of_settings_are_encrypted,
 )
+from tenants.models import DatabaseServer
 
 SMTP = "django.core.mail.backends.smtp.EmailBackend"
 

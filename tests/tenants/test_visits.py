@@ -8,11 +8,12 @@ from django.utils.timezone import now
 
 from console.metrics.actions import collect_figures
 from console.metrics.models import TenantFigures
-from tenants import audit_trails, servers
-from tenants.backend.base import POOL
-from tenants.context import in_tenant
+from tenants.backend.pool import POOL
+from tenants.database_servers import servers
+from tenants.database_servers.visits import Visits
+from tenants.entering.context import in_tenant
+from tenants.journals import audit_trails
 from tenants.models import TenantDatabase
-from tenants.visits import Visits
 from tests.machine.conftest import within
 from tests.world import TestTenant
 from userflow.mail.models import TenantMail

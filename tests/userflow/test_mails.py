@@ -14,9 +14,9 @@ from django.db import connections
 from django.utils.timezone import now
 
 from mfa.notices import mail_enrollment_pass, mail_factor_change
-from tenants.context import current_tenant, in_tenant, tenant_atomic
+from tenants.entering.context import current_tenant, in_tenant, tenant_atomic
+from tenants.entering.target import TENANT_ALIAS
 from tenants.states import Purpose
-from tenants.target import TENANT_ALIAS
 from tests.openid.pages.visitor import Visitor, begin
 from tests.userflow.invitations.test_invitations import invite
 from tests.userflow.mailbox import code_in, mails_to

@@ -7,7 +7,7 @@ from uuid import UUID
 from django.utils.timezone import now
 
 from identity_platform.audit.origin import current_origin
-from tenants import lookup
+from tenants.entering import lookup
 from userflow.accounts.models import AdminUser
 from userflow.accounts.principals import ADMIN, CLIENT, END_USER, OPERATOR, Principal
 from userflow.mail.queue import queue_mail

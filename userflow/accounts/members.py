@@ -12,7 +12,7 @@ from identity_platform.api.pagination import Page, offset
 from identity_platform.api.totals import total_of
 from identity_platform.postgresql.json_pages import far_slice
 from tenants import keys
-from tenants.context import current_tenant
+from tenants.entering.context import current_tenant
 from userflow.accounts.models import GroupMembership, RoleBinding
 
 Members = QuerySet[GroupMembership] | QuerySet[RoleBinding]

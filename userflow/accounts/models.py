@@ -14,7 +14,7 @@ from django.utils.timezone import now
 from identity_platform.api.email_addresses import AddressInvalid, email_address, email_key
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.restoring import AfterRestore, Journaled, Match, NoAuthority, Revocation
-from tenants.context import current_tenant
+from tenants.entering.context import current_tenant
 from tenants.models import Tenant, TenantModel
 from userflow.accounts import principals
 from userflow.accounts.permissions_catalogue import OPERATOR

@@ -14,8 +14,8 @@ from django.db.transaction import TransactionManagementError
 
 from identity_platform.audit import writer
 from tenants import keys
-from tenants.context import current_tenant, in_tenant, tenant_atomic
-from tenants.lookup import TenantContext
+from tenants.entering.context import current_tenant, in_tenant, tenant_atomic
+from tenants.entering.lookup import TenantContext
 from tenants.states import Purpose
 from userflow.accounts import session_models as rows
 from userflow.accounts.models import Account, AdminUser, EndUser

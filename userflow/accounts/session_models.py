@@ -20,7 +20,7 @@ from userflow.events import logouts
 
 
 class Expiring(models.Model):
-    """Rows that `tenants.retention` deletes once their time `expires_by` is `kept_for` ago."""
+    """Rows that `tenants.lifecycle.retention` deletes once their time `expires_by` is `kept_for` ago."""
 
     expires_by: ClassVar[str] = "expires_at"
     kept_for: ClassVar[timedelta] = timedelta(0)
@@ -44,7 +44,7 @@ class ClosedByRestore(models.Model):
 
     @classmethod
     def close_all(cls, moment: datetime) -> None:
-        """Delete all rows; `tenants.revocations` calls this after a restore."""
+        """Delete all rows; `tenants.journals.revocations` calls this after a restore."""
         cls._base_manager.all().delete()
 
 

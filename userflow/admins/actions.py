@@ -14,7 +14,7 @@ from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.pagination import Page, filtered, page_of
 from identity_platform.postgresql.row_errors import unique_or
 from identity_platform.row_checks import RowCheck, no_check
-from tenants import lookup
+from tenants.entering import lookup
 from userflow.accounts.admin_names import username_is
 from userflow.accounts.lookups import find_admin_user
 from userflow.accounts.models import AdminRole, AdminUser

@@ -14,7 +14,7 @@ from django.db.models.functions import Coalesce, Greatest
 from identity_platform.api.pagination import filtered
 from identity_platform.audit.models import PlatformEvent, TenantEvent
 from identity_platform.audit.writer import record_for_platform
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.states import Purpose
 from userflow.accounts.principals import OPERATOR
 from userflow.audit.queries import LONGEST_TRANSACTION, first_id_at

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tenants.lookup import TenantContext
+from tenants.entering.lookup import TenantContext
 from userflow.branding.colors import DARK, LIGHT, declarations, problem_of
 from userflow.branding.models import Branding
 from userflow.branding.reading import text_of

@@ -19,8 +19,8 @@ from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import hash_token, new_token
 from identity_platform.postgresql.row_errors import first_or
 from identity_platform.row_checks import RowCheck, no_check
-from tenants import lookup
-from tenants.context import in_tenant
+from tenants.entering import lookup
+from tenants.entering.context import in_tenant
 from tenants.errors import TenantSuspended
 from tenants.models import Tenant, WebhookTenant
 from tenants.states import Purpose

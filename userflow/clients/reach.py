@@ -8,7 +8,7 @@ from django.db.models import Q
 from django.utils.timezone import now
 
 from identity_platform.api.errors import ApiError
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.states import Purpose
 from userflow.accounts.grant_types import grant_types_in_force
 from userflow.accounts.models import Client

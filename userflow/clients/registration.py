@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 
 from identity_platform.api.errors import ValidationFailed
-from tenants import lookup
+from tenants.entering import lookup
 from userflow.accounts.grant_types import CLIENT_CREDENTIALS, DEVICE_CODE, GRANT_TYPES
 from userflow.accounts.models import CONFIDENTIAL, Client
 from userflow.accounts.security_profiles import SecurityProfile, profile_of

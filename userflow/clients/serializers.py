@@ -6,7 +6,7 @@ from identity_platform.api.fields import Boolean, Choice, Integer, Items, QueryB
 from identity_platform.api.json_field import JsonObject
 from identity_platform.api.pagination import PageQuery, PaginationOut
 from identity_platform.authorities import LONGEST_PEM
-from tenants.setting_fields import Certificates
+from tenants.settings.setting_fields import Certificates
 from userflow.accounts.grant_types import GRANT_TYPES, grant_types_in_force, listed, rotates_refresh_tokens
 from userflow.accounts.models import CONFIDENTIAL, PUBLIC, Client
 from userflow.accounts.security_profiles import SECURITY_PROFILES

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from tenants.context import in_tenant, tenant_atomic
+from tenants.entering.context import in_tenant, tenant_atomic
 from tenants.states import Purpose
 from userflow import signals
 from userflow.accounts.models import Client

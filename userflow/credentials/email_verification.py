@@ -13,8 +13,9 @@ from django.db.models import F
 from django.utils.timezone import now
 
 from identity_platform.crypto import hash_token, keyed_digest
-from tenants import keys, lookup
-from tenants.context import current_tenant
+from tenants import keys
+from tenants.entering import lookup
+from tenants.entering.context import current_tenant
 from userflow.accounts.models import Account, EndUser
 from userflow.accounts.realms import END_USERS
 from userflow.credentials import attempts

@@ -15,7 +15,7 @@ from django.contrib.auth.hashers import Argon2PasswordHasher
 
 from identity_platform.crypto import argon2id
 from identity_platform.semaphore import Semaphore
-from tenants.settings import SHORTEST_PASSWORD
+from tenants.settings.declarations import SHORTEST_PASSWORD
 from userflow.credentials import blocklist, foreign_hashes
 from userflow.errors import HashersBusy, WeakPassword
 

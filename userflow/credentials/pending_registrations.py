@@ -20,7 +20,8 @@ from django.utils.timezone import now
 from identity_platform.api.email_addresses import email_key
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.crypto import hash_token, keyed_digest, same
-from tenants import keys, lookup
+from tenants import keys
+from tenants.entering import lookup
 from userflow.accounts.event_payloads import person
 from userflow.accounts.models import DEFAULT_ROLE, LOCAL, EndUser, Role, RoleBinding
 from userflow.accounts.realms import END_USERS

@@ -13,8 +13,8 @@ from identity_platform.api.client_address import network_of
 from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import hash_token, new_token
 from identity_platform.postgresql.row_errors import first_or
-from tenants.context import current_tenant
-from tenants.settings import LONGEST_REMEMBERED_DAYS
+from tenants.entering.context import current_tenant
+from tenants.settings.declarations import LONGEST_REMEMBERED_DAYS
 from userflow.accounts.models import Account
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.accounts.session_models import ENROLLMENT, PASS, EnrollmentWindow, Ticket

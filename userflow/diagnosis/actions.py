@@ -10,8 +10,8 @@ from uuid import UUID
 from identity_platform.audit.models import TenantEvent
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.postgresql.row_errors import first_or
-from tenants.context import in_tenant, tenant_atomic
-from tenants.lookup import TenantContext
+from tenants.entering.context import in_tenant, tenant_atomic
+from tenants.entering.lookup import TenantContext
 from tenants.states import Purpose, State
 from userflow.accounts.models import LOCAL, EndUser
 from userflow.accounts.principals import END_USER, Principal

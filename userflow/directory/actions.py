@@ -18,7 +18,7 @@ from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.pagination import Page, offset, page_of
 from identity_platform.postgresql.row_errors import first_or, unique_or
 from identity_platform.row_checks import RowCheck, no_check
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.models import Tenant
 from tenants.states import Purpose
 from userflow.accounts.models import Group, Role

@@ -17,7 +17,7 @@ from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import SealContext, seal, unseal
 from identity_platform.postgresql.row_errors import first_or
 from tenants import keys
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.states import Purpose
 from userflow.accounts.models import Client, Group, Role, RoleBinding
 from userflow.accounts.principals import Principal

@@ -16,7 +16,7 @@ from uuid import UUID
 from django.db import IntegrityError
 from django.db.models.functions import Lower
 
-from tenants.context import in_tenant, tenant_atomic
+from tenants.entering.context import in_tenant, tenant_atomic
 from userflow.accounts.models import Group
 from userflow.directory import people
 from userflow.directory.models import INCOMPLETE, REFUSED, SUCCEEDED, DirectoryConfig, DirectoryRun

@@ -16,7 +16,7 @@ from identity_platform.api.fields import (
     fields_of,
 )
 from identity_platform.api.pagination import PaginationOut
-from tenants.setting_fields import Certificates
+from tenants.settings.setting_fields import Certificates
 from userflow.directory.actions import Shown
 from userflow.directory.ldap import LDAPS, PLAIN, STARTTLS
 from userflow.directory.models import KINDS, STATES, TRIGGERS, DirectoryRun

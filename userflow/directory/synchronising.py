@@ -18,8 +18,8 @@ from django.utils.timezone import now
 from identity_platform.api.errors import ApiError
 from identity_platform.crypto import SealBroken
 from identity_platform.semaphore import Semaphore
-from tenants import lookup
-from tenants.context import in_tenant, tenant_atomic
+from tenants.entering import lookup
+from tenants.entering.context import in_tenant, tenant_atomic
 from tenants.errors import DataKeyLocked
 from tenants.states import State
 from userflow.accounts.principals import Principal

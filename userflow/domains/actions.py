@@ -16,9 +16,10 @@ from django.db import transaction
 from identity_platform.crypto import new_token
 from identity_platform.postgresql.row_errors import first_or
 from identity_platform.semaphore import Semaphore
-from tenants import domain_claims, lookup
-from tenants.context import in_tenant, tenant_atomic
-from tenants.domain_claims import GRACE
+from tenants.addresses import domain_claims
+from tenants.addresses.domain_claims import GRACE
+from tenants.entering import lookup
+from tenants.entering.context import in_tenant, tenant_atomic
 from tenants.errors import DomainTaken
 from tenants.models import DomainClaim
 from tenants.states import Purpose

@@ -1,4 +1,4 @@
-"""Domains of a tenant, in its own database. Which are verified is in the global one (`tenants.domain_claims`)."""
+"""Domains of a tenant, in its own database. Which are verified is in the global one (`tenants.addresses.domain_claims`)."""
 
 import uuid
 from typing import ClassVar

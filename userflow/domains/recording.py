@@ -15,9 +15,9 @@ from django.db.models import BinaryField, F, Func
 from django.utils.timezone import now
 
 from identity_platform.audit.writer import record_for_tenant
-from tenants import domain_claims
-from tenants.context import in_tenant, tenant_atomic
-from tenants.domain_claims import GRACE
+from tenants.addresses import domain_claims
+from tenants.addresses.domain_claims import GRACE
+from tenants.entering.context import in_tenant, tenant_atomic
 from tenants.models import DomainClaim
 from tenants.states import Purpose
 from userflow.accounts.realms import END_USERS

@@ -16,11 +16,12 @@ from identity_platform.api.response_time import rounding
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.crypto import hash_token, same
 from identity_platform.postgresql.row_errors import first_or, unique_or
-from tenants import lookup, operating_modes
-from tenants.context import current_tenant, in_tenant, tenant_atomic
+from tenants import operating_modes
+from tenants.entering import lookup
+from tenants.entering.context import current_tenant, in_tenant, tenant_atomic
+from tenants.entering.target import TENANT_ALIAS
 from tenants.errors import UnknownTenant
 from tenants.states import Purpose
-from tenants.target import TENANT_ALIAS
 from userflow.accounts.event_payloads import person
 from userflow.accounts.models import AdminUser, EndUser
 from userflow.accounts.principals import END_USER, Principal

@@ -13,8 +13,8 @@ from django.db.models import QuerySet
 from django.utils.timezone import now
 
 from identity_platform.crypto import hash_token
-from tenants import lookup
-from tenants.context import in_tenant
+from tenants.entering import lookup
+from tenants.entering.context import in_tenant
 from tenants.errors import UnknownTenant
 from tenants.states import Purpose
 from userflow.accounts.event_payloads import person

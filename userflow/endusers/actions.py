@@ -18,8 +18,9 @@ from identity_platform.api.response_time import rounding
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.postgresql.row_errors import first_or, unique_or
 from identity_platform.row_checks import RowCheck, no_check
-from tenants import keys, lookup
-from tenants.context import in_tenant, tenant_atomic
+from tenants import keys
+from tenants.entering import lookup
+from tenants.entering.context import in_tenant, tenant_atomic
 from tenants.models import TenantDatabase
 from tenants.states import Purpose
 from userflow.accounts.event_payloads import person

@@ -6,7 +6,7 @@ from typing import Final
 from uuid import UUID
 
 from identity_platform.audit.writer import record_for_platform
-from tenants.lookup import GONE
+from tenants.entering.lookup import GONE
 from tenants.models import Tenant
 from userflow.accounts.principals import ADMIN, OPERATOR, Principal
 from userflow.sessions.permissions import require

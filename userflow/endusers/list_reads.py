@@ -19,7 +19,7 @@ from identity_platform.audit.origin import current_origin
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.crypto import keyed_digest
 from tenants import keys
-from tenants.context import current_tenant
+from tenants.entering.context import current_tenant
 from tenants.states import Purpose
 
 log = structlog.get_logger("identity.audit")

@@ -15,7 +15,7 @@ from identity_platform.api.pagination import offset
 from identity_platform.api.totals import total_of
 from identity_platform.postgresql.json_pages import Query, Slice, json_time, read_page
 from tenants.backend.raw import PLANNED_EACH_TIME
-from tenants.target import current_target
+from tenants.entering.target import current_target
 
 
 def _time(column: str) -> str:
@@ -213,7 +213,7 @@ def _key_of_last(rows: str) -> tuple[datetime, UUID]:
 def _in_utc(rows: str) -> str:
     """Write Z for +00:00 in both times, which are the last two fields of a row.
 
-    Tenant databases use UTC (`tenants.databases.set_limits`). JSON escapes quotes inside values, so no value can contain
+    Tenant databases use UTC (`tenants.copies.databases.set_limits`). JSON escapes quotes inside values, so no value can contain
     the replaced text.
     """
     return rows.replace('+00:00","last_login":', 'Z","last_login":').replace('+00:00"}', 'Z"}')

@@ -3,7 +3,7 @@
 from django.utils.timezone import now
 
 from identity_platform.audit.origin import current_origin
-from tenants import lookup
+from tenants.entering import lookup
 from userflow.accounts.models import EndUser
 from userflow.accounts.realms import END_USERS
 from userflow.email.actions import remind_of_email_proof

@@ -2,7 +2,7 @@
 
 No migration creates them: a server can lack the extension, a small table is read in some milliseconds, and they make imports
 into a large tenant slower. They are created beside requests, and left out where a database is restored without the extension
-(`tenants.dumps`).
+(`tenants.copies.dumps`).
 """
 
 from collections.abc import Callable, Sequence
@@ -13,17 +13,17 @@ from typing import Final
 from django.db.models import Count
 from psycopg.errors import InsufficientPrivilege
 
-from tenants import databases
-from tenants.dumps import EXTENSION, has_extension
+from tenants.copies import databases
+from tenants.copies.dumps import EXTENSION, has_extension
 from tenants.errors import JobRunning, UnknownTenant
+from tenants.failure_reasons import why
 from tenants.models import TenantDatabase
-from tenants.schema import why
 from tenants.states import State
 from userflow.user_index.models import IndexedEndUser
 
 # The number of users from which on the indexes are created without being asked for. Reading as many takes 10 ms.
 LARGE: Final = 50_000
-# Names end as `tenants.dumps` expects. Building waits for transactions that are running, and meanwhile changes nothing.
+# Names end as `tenants.copies.dumps` expects. Building waits for transactions that are running, and meanwhile changes nothing.
 _INDEXES: Final = {
     "end_user_email_trigram": (
         "CREATE INDEX CONCURRENTLY end_user_email_trigram ON userflow_enduser USING gin (email_key gin_trgm_ops)"

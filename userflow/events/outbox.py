@@ -14,8 +14,8 @@ from django.db import connections, transaction
 
 from identity_platform.api.renderers import as_json
 from identity_platform.postgresql.values import SqlValue
-from tenants.context import current_tenant
-from tenants.target import TENANT_ALIAS
+from tenants.entering.context import current_tenant
+from tenants.entering.target import TENANT_ALIAS
 from userflow.events import wakeups
 from userflow.events.catalogue import filters_for
 

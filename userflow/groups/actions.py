@@ -8,7 +8,7 @@ from identity_platform.api.pagination import Page, filtered, page_of
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.postgresql.row_errors import first_or, unique_or
 from identity_platform.row_checks import RowCheck, no_check
-from tenants.context import current_tenant, in_tenant, tenant_atomic
+from tenants.entering.context import current_tenant, in_tenant, tenant_atomic
 from tenants.states import Purpose
 from userflow.accounts.event_payloads import group_payload
 from userflow.accounts.lookups import change_members

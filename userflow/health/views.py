@@ -7,7 +7,7 @@ from rest_framework.response import Response
 
 from identity_platform.api import valkey
 from identity_platform.api.views import ApiViewSet, endpoint
-from tenants import fences
+from tenants.database_servers import fences
 from userflow.sessions.permissions import Anyone
 
 

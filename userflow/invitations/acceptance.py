@@ -9,8 +9,8 @@ from django.utils.timezone import now
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.crypto import hash_token
 from identity_platform.postgresql.row_errors import unique_or
-from tenants import lookup
-from tenants.context import in_tenant
+from tenants.entering import lookup
+from tenants.entering.context import in_tenant
 from tenants.errors import UnknownTenant
 from tenants.states import Purpose
 from userflow.accounts.event_payloads import person

@@ -19,8 +19,8 @@ from identity_platform.api.errors import InsufficientScope
 from identity_platform.api.pagination import Page, page_of
 from identity_platform.crypto import hash_token
 from identity_platform.postgresql.row_errors import first_or
-from tenants import lookup
-from tenants.context import in_tenant
+from tenants.entering import lookup
+from tenants.entering.context import in_tenant
 from tenants.errors import TenantRequired
 from tenants.states import Purpose
 from userflow.accounts.models import Client, EndUser, Role

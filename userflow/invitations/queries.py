@@ -11,7 +11,7 @@ from django.db.models import Q, QuerySet
 from django.utils.timezone import now
 
 from identity_platform.api.pagination import Page, offset
-from tenants import lookup
+from tenants.entering import lookup
 from userflow.accounts.models import EndUser, Role
 from userflow.accounts.realms import Realm
 from userflow.invitations import models

@@ -67,7 +67,7 @@ class TenantMail(QueuedMail, TenantModel):
 
     @classmethod
     def close_all(cls, moment: datetime) -> None:
-        """Delete all rows; `tenants.revocations` calls this after a restore."""
+        """Delete all rows; `tenants.journals.revocations` calls this after a restore."""
         cls._base_manager.all().delete()
 
 

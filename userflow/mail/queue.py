@@ -22,8 +22,8 @@ from identity_platform.api.email_addresses import email_key
 from identity_platform.audit.origin import Origin, current_origin
 from identity_platform.crypto import SealBroken, SealContext, seal, unseal
 from tenants import keys
-from tenants.context import current_tenant
-from tenants.target import TENANT_ALIAS
+from tenants.entering.context import current_tenant
+from tenants.entering.target import TENANT_ALIAS
 from userflow.mail.models import PlatformMail, QueuedMail, TenantMail
 from userflow.signals import mail_queued
 

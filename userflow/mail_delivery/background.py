@@ -18,7 +18,7 @@ from psycopg import Error as DriverError
 
 from identity_platform.api.errors import ApiError
 from tenants.errors import UnknownTenant
-from tenants.schema import reason_of
+from tenants.failure_reasons import reason_of
 from userflow.mail.queue import LEASE
 from userflow.mail_delivery.sending import member, send_due, wakeups
 

@@ -23,9 +23,9 @@ from identity_platform.api import ratelimit
 from identity_platform.audit.origin import set_origin
 from identity_platform.crypto import hash_token
 from identity_platform.wakeups import Wakeups
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
+from tenants.entering.target import TENANT_ALIAS
 from tenants.states import Purpose
-from tenants.target import TENANT_ALIAS
 from userflow.branding.reading import find_branding
 from userflow.mail import queue
 from userflow.mail.budgets import is_within_budget

@@ -15,8 +15,8 @@ from django.utils.timezone import now
 from identity_platform.crypto import hash_token, new_token
 from identity_platform.serving import last_start
 from identity_platform.serving.workers import exit_with_parent
-from tenants.context import in_tenant
-from tenants.issuers import issuer_of
+from tenants.addresses.issuers import issuer_of
+from tenants.entering.context import in_tenant
 from tenants.models import Tenant
 from userflow.accounts.models import CONFIDENTIAL, Client, EndUser
 from userflow.clients.actions import SECRET_PREFIX

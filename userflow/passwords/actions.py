@@ -16,11 +16,12 @@ from identity_platform.api.errors import ApiError, NotAllowed
 from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import hash_token
 from identity_platform.postgresql.row_errors import first_or, unique_or
-from tenants import lookup, operating_modes
-from tenants.context import current_tenant, in_tenant
+from tenants import operating_modes
+from tenants.entering import lookup
+from tenants.entering.context import current_tenant, in_tenant
+from tenants.entering.target import TENANT_ALIAS
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from tenants.states import Purpose
-from tenants.target import TENANT_ALIAS
 from userflow.accounts.admin_names import admins_named
 from userflow.accounts.models import LOCAL, Account, AdminUser, Client, EndUser
 from userflow.accounts.principals import CLIENT, Principal

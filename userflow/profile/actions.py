@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from identity_platform.api.errors import NotAllowed
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.states import Purpose
 from userflow.accounts.models import AdminUser
 from userflow.accounts.principals import CLIENT, END_USER, Principal

@@ -7,7 +7,7 @@ from django.utils.timezone import now
 
 from identity_platform.api.errors import NotAllowed
 from identity_platform.api.pagination import Page, page_of
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from userflow.accounts.lookups import find_admin_user
 from userflow.accounts.models import Account, AdminUser, EndUser
 from userflow.accounts.principals import CLIENT, END_USER, Principal

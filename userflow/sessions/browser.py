@@ -14,8 +14,8 @@ from django.utils.timezone import now
 from identity_platform.api.errors import AccessTokenInvalid
 from identity_platform.crypto import new_token
 from identity_platform.postgresql.forbidden_writes import may_write
-from tenants.context import current_tenant
-from tenants.target import TENANT_ALIAS
+from tenants.entering.context import current_tenant
+from tenants.entering.target import TENANT_ALIAS
 from userflow.accounts import principals
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import END_USERS

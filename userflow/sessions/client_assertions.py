@@ -13,8 +13,8 @@ import jwt
 import redis
 
 from identity_platform.api import valkey
-from tenants.issuers import issuer_of
-from tenants.lookup import TenantContext
+from tenants.addresses.issuers import issuer_of
+from tenants.entering.lookup import TenantContext
 from userflow.accounts.security_profiles import SecurityProfile
 from userflow.errors import AssertionsUnavailable
 from userflow.sessions.client_signatures import LEEWAY, SignatureInvalid, keys_of_client, read_header, verified_claims

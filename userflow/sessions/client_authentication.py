@@ -16,7 +16,7 @@ from identity_platform.audit.origin import set_tenant
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import hash_token, same
 from identity_platform.postgresql.forbidden_writes import may_write
-from tenants import lookup
+from tenants.entering import lookup
 from tenants.states import Purpose
 from userflow.accounts.grant_types import may_use, rotates_refresh_tokens
 from userflow.accounts.models import CONFIDENTIAL, PUBLIC

@@ -1,7 +1,7 @@
 """How cookies of the hosted pages are stored. Nothing else hashes one (tests/architecture/test_house_rules.py)."""
 
 from identity_platform.crypto import hash_token
-from tenants.context import current_tenant
+from tenants.entering.context import current_tenant
 
 
 def cookie_digest(cookie: str) -> bytes:

@@ -17,7 +17,7 @@ from rest_framework.request import Request
 from identity_platform.api.single_use import use_once
 from identity_platform.crypto import keyed_digest
 from tenants import keys
-from tenants.hosts import tenant_at_host
+from tenants.addresses.hosts import tenant_at_host
 from userflow.accounts.principals import is_numeric_date
 from userflow.accounts.security_profiles import SecurityProfile
 from userflow.oauth_errors import DpopNonceRequired, DpopProofInvalid

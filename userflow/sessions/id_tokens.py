@@ -10,8 +10,8 @@ from uuid import UUID, uuid4
 import jwt
 from django.utils.timezone import now
 
-from tenants import lookup
-from tenants.issuers import issuer_of
+from tenants.addresses.issuers import issuer_of
+from tenants.entering import lookup
 from userflow.accounts.session_models import EndUserSession
 from userflow.ids import FORM
 from userflow.sessions import signing

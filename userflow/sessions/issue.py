@@ -12,8 +12,8 @@ from django.db.models.functions import Least
 from django.utils.timezone import now
 
 from identity_platform.audit.origin import current_origin
-from tenants import lookup
-from tenants.issuers import issuer_of
+from tenants.addresses.issuers import issuer_of
+from tenants.entering import lookup
 from userflow.accounts import principals
 from userflow.accounts.models import EndUser
 from userflow.accounts.principals import GROUPS_SCOPE, ROLES_SCOPE, Grant, Principal, reveals

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import structlog
 
-from tenants.schema import why
+from tenants.failure_reasons import why
 from userflow.sessions import signing
 
 log = structlog.get_logger("identity.keys")

@@ -11,7 +11,7 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
 from identity_platform.api.errors import InsufficientScope, NotAllowed, NotSignedIn, ValidationFailed
-from tenants import lookup
+from tenants.entering import lookup
 from tenants.errors import TenantMismatch, TenantRequired
 from tenants.states import Purpose
 from userflow.accounts.principals import ADMIN, CLIENT, END_USER, OPERATOR, Principal

@@ -15,7 +15,7 @@ from identity_platform.audit.writer import count_events
 from identity_platform.crypto import hash_token
 from identity_platform.postgresql.model_columns import ModelColumns
 from identity_platform.postgresql.values import SqlValue
-from tenants import lookup
+from tenants.entering import lookup
 from userflow.accounts.models import EndUser
 from userflow.accounts.realms import END_USERS, Realm
 from userflow.accounts.session_models import EndUserSession, RefreshToken, Session

@@ -13,9 +13,9 @@ from django.utils.timezone import now
 
 from identity_platform.audit.origin import set_actor
 from identity_platform.crypto import SealContext, hash_token, seal, unseal
-from tenants import lookup
+from tenants.addresses.issuers import issuer_of
+from tenants.entering import lookup
 from tenants.errors import TenantSuspended, UnknownTenant
-from tenants.issuers import issuer_of
 from tenants.states import Purpose
 from userflow.accounts import principals
 from userflow.accounts.grant_types import REFRESH_TOKEN

@@ -6,8 +6,8 @@ from typing import Final, cast
 
 import orjson
 
-from tenants.issuers import issuer_of
-from tenants.lookup import TenantContext
+from tenants.addresses.issuers import issuer_of
+from tenants.entering.lookup import TenantContext
 from userflow.accounts.models import Client
 from userflow.accounts.security_profiles import profile_of
 from userflow.sessions.client_signatures import LEEWAY, SignatureInvalid, keys_of_client, read_header, verified_claims

@@ -26,7 +26,7 @@ from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 from identity_platform.api.errors import Unavailable
 from identity_platform.crypto import SealBroken, SealContext, seal, unseal
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
-from tenants.settings import LONGEST_ACCESS_TOKEN_SECONDS
+from tenants.settings.declarations import LONGEST_ACCESS_TOKEN_SECONDS
 from tenants.states import Purpose
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import ADMINS, END_USERS, Realm

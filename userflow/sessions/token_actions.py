@@ -9,7 +9,7 @@ from django.db.models import F
 
 from identity_platform.audit.origin import set_actor
 from identity_platform.audit.writer import record_for_platform
-from tenants import lookup
+from tenants.entering import lookup
 from tenants.errors import TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow.accounts import principals

@@ -16,7 +16,7 @@ from rest_framework_simplejwt.backends import TokenBackend
 from rest_framework_simplejwt.exceptions import TokenBackendError, TokenError
 from rest_framework_simplejwt.tokens import Token
 
-from tenants.issuers import issuer_of
+from tenants.addresses.issuers import issuer_of
 from userflow.accounts import principals
 from userflow.accounts.principals import Claims
 from userflow.ids import FORM

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 from django.conf import settings
 
-from tenants.issuers import issuer_at, issuer_of
-from tenants.lookup import TenantContext
+from tenants.addresses.issuers import issuer_at, issuer_of
+from tenants.entering.lookup import TenantContext
 
 
 def stored_userinfo(tenant: TenantContext) -> str:

@@ -14,10 +14,10 @@ import orjson
 from django.conf import settings
 from django.db import connection, connections
 
-from tenants import lookup
-from tenants.context import in_tenant
+from tenants.addresses.issuers import issuer_of
+from tenants.entering import lookup
+from tenants.entering.context import in_tenant
 from tenants.errors import TenantMismatch, TenantSuspended
-from tenants.issuers import issuer_of
 from tenants.states import Purpose
 from userflow.accounts import principals
 from userflow.accounts.principals import Claims, Grant, Principal, UserFields, moment

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from tenants.context import current_tenant
+from tenants.entering.context import current_tenant
 from userflow.accounts.models import Account
 from userflow.accounts.principals import END_USER, Principal
 from userflow.accounts.realms import END_USERS, Realm

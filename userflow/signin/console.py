@@ -4,7 +4,7 @@ from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.exceptions import ValidationError
 from django.utils.timezone import now
 
-from tenants import lookup
+from tenants.entering import lookup
 from userflow.accounts.models import AdminUser
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import ADMINS

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
-from tenants.lookup import TenantContext
+from tenants.entering.lookup import TenantContext
 from userflow.accounts.models import Account, EndUser
 from userflow.errors import ClientNotAuthenticated, NotSignedInByTicket
 from userflow.sessions.client_authentication import StoredClient, find_client, reject_sign_in

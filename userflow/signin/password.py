@@ -7,8 +7,8 @@ from django.db.models import BooleanField, ExpressionWrapper
 from identity_platform.api.email_addresses import email_key
 from identity_platform.api.response_time import rounding
 from identity_platform.audit.origin import set_end_user_address
-from tenants import lookup
-from tenants.context import in_tenant
+from tenants.entering import lookup
+from tenants.entering.context import in_tenant
 from tenants.states import Purpose
 from userflow.accounts.admin_names import admins_named, key_of_name, may_enter
 from userflow.accounts.models import Account, AdminUser, EndUser

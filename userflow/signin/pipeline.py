@@ -11,9 +11,9 @@ from uuid import UUID
 
 from identity_platform.audit.origin import set_actor
 from identity_platform.crypto import hash_token, new_token
-from tenants import lookup
-from tenants.context import current_tenant
-from tenants.lookup import TenantContext
+from tenants.entering import lookup
+from tenants.entering.context import current_tenant
+from tenants.entering.lookup import TenantContext
 from tenants.states import Purpose
 from userflow.accounts.models import Account, EndUser
 from userflow.accounts.realms import END_USERS, Realm

@@ -16,9 +16,9 @@ from django.db.models import QuerySet
 from django.utils.timezone import now
 
 from identity_platform.places import place_of
-from tenants.context import current_tenant, in_tenant
-from tenants.lookup import TenantContext
-from tenants.settings import effective
+from tenants.entering.context import current_tenant, in_tenant
+from tenants.entering.lookup import TenantContext
+from tenants.settings.values import effective
 from tenants.states import Purpose
 from userflow.accounts.models import EndUser
 from userflow.accounts.principals import END_USER

@@ -10,7 +10,7 @@ from uuid import UUID
 from django.utils.timezone import now
 
 from identity_platform.api.errors import AccessTokenInvalid
-from tenants import lookup
+from tenants.entering import lookup
 from userflow.accounts.models import Account
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import Realm

@@ -16,15 +16,18 @@ from identity_platform.audit.differences import differences
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.postgresql.row_errors import first_or, unique_or
 from identity_platform.row_checks import RowCheck, no_check
-from tenants import former_slugs, lookup, provisioning
-from tenants.capacity import check_region, region_of
+from tenants.addresses import former_slugs
+from tenants.addresses.webauthn_claims import claim
+from tenants.entering import lookup
 from tenants.errors import NotConfirmed, SlugNotConfirmed, SlugTaken, UnknownTenant, WrongRegion
-from tenants.final_backups import Deletion
+from tenants.lifecycle import provisioning, slugs
+from tenants.lifecycle.capacity import check_region, region_of
+from tenants.lifecycle.final_backups import Deletion
 from tenants.models import DatabaseServer, Tenant, TenantDatabase
-from tenants.settings import SETTINGS, EffectiveSettings, merged
+from tenants.settings.declarations import SETTINGS, EffectiveSettings
+from tenants.settings.values import merged
 from tenants.signals import tenant_settings_changing
 from tenants.states import State
-from tenants.webauthn_claims import claim
 from userflow.accounts.admin_notices import notify_of_routes
 from userflow.accounts.models import AdminUser, Client
 from userflow.accounts.principals import OPERATOR, Principal
@@ -99,7 +102,7 @@ def _check_slug(slug: str | None) -> None:
         raise ValidationFailed(
             details={"slug": ["Use 1 to 50 characters: a-z, 0-9 and dashes, not starting or ending with a dash."]}
         )
-    if provisioning.is_reserved(slug):
+    if slugs.is_reserved(slug):
         raise ValidationFailed(details={"slug": ["This slug is reserved for commands. Choose another one."]})
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.row_checks import RowCheck, no_check
-from tenants.context import in_tenant, tenant_atomic
+from tenants.entering.context import in_tenant, tenant_atomic
 from tenants.states import Purpose
 from userflow.accounts.principals import Principal
 from userflow.branding.colors import DARK, LIGHT, problem_of

@@ -3,7 +3,7 @@ from rest_framework import serializers
 from identity_platform.api.display_name import DisplayName
 from identity_platform.api.fields import Choice, Text
 from identity_platform.api.url_field import HttpUrl
-from tenants.lookup import TenantContext
+from tenants.entering.lookup import TenantContext
 from userflow.branding.colors import COLOR
 from userflow.branding.logos import LARGEST, TOO_LARGE
 from userflow.branding.models import Branding

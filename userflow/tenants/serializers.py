@@ -6,7 +6,7 @@ from identity_platform.api.fields import Boolean, QueryChoice, Text
 from identity_platform.api.json_field import JsonObject
 from identity_platform.api.pagination import PageQuery, PaginationOut
 from tenants.models import Tenant
-from tenants.settings import json_schema, response_schema
+from tenants.settings.json_schemas import json_schema, response_schema
 from tenants.states import State
 
 

@@ -14,7 +14,7 @@ from identity_platform.transfer import runs
 from identity_platform.transfer.report import Report, Tally
 from identity_platform.transfer.rows import CSV, JSONL, Row, digest_of, row_of, rows_of
 from identity_platform.transfer.runs import Batch, Options
-from tenants.context import in_tenant, tenant_atomic
+from tenants.entering.context import in_tenant, tenant_atomic
 from userflow.accounts.principals import Principal
 from userflow.credentials import attempts
 from userflow.errors import ImportsBusy, TooManyNames, TooManyRows

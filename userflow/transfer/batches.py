@@ -13,7 +13,7 @@ from identity_platform.api.email_addresses import email_key
 from identity_platform.transfer.report import Tally
 from identity_platform.transfer.rows import Row, RowError
 from identity_platform.transfer.runs import SKIP, UPDATE, Batch, Options
-from tenants.context import tenant_atomic
+from tenants.entering.context import tenant_atomic
 from userflow.accounts.models import DEFAULT_ROLE, Client, GroupMembership, Role, RoleBinding
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import lacking_for_user

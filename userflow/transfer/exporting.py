@@ -11,9 +11,9 @@ import orjson
 from django.db import connections, transaction
 
 from identity_platform.audit.writer import record_for_platform
-from tenants.context import in_tenant, tenant_atomic
+from tenants.entering.context import in_tenant, tenant_atomic
+from tenants.entering.target import TENANT_ALIAS
 from tenants.states import Purpose
-from tenants.target import TENANT_ALIAS
 from userflow.accounts.admin_notices import actor_name, notify_admins
 from userflow.accounts.models import Client, Group, Role
 from userflow.accounts.permissions_catalogue import EXPORT_HASHES

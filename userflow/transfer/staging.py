@@ -17,7 +17,7 @@ from django.db import connections
 
 from identity_platform.postgresql.row_errors import unique_or
 from identity_platform.transfer.report import Tally
-from tenants.target import TENANT_ALIAS
+from tenants.entering.target import TENANT_ALIAS
 from userflow.accounts.event_payloads import person
 from userflow.accounts.models import EndUser, Group, GroupMembership, Role, RoleBinding
 from userflow.credentials import unused_registrations as yielding

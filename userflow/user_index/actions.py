@@ -7,10 +7,10 @@ from uuid import UUID
 
 import structlog
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.errors import UnknownTenant
+from tenants.failure_reasons import why
 from tenants.models import TenantDatabase
-from tenants.schema import why
 from tenants.states import Purpose, State, allowing
 from userflow.accounts.models import EndUser
 from userflow.user_index import entries

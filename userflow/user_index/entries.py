@@ -14,10 +14,10 @@ from django.db import connections, transaction
 
 from identity_platform.crypto import keyed_digest
 from tenants import keys
-from tenants.context import current_tenant
-from tenants.router import GLOBAL_ALIAS
-from tenants.schema import why
-from tenants.target import TENANT_ALIAS
+from tenants.entering.context import current_tenant
+from tenants.entering.router import GLOBAL_ALIAS
+from tenants.entering.target import TENANT_ALIAS
+from tenants.failure_reasons import why
 from userflow.user_index.models import IndexedEndUser
 
 log = structlog.get_logger("identity.user_index")

@@ -18,8 +18,8 @@ from identity_platform.outbound import TargetRejected, check_url
 from identity_platform.postgresql.row_errors import first_or
 from identity_platform.row_checks import RowCheck, no_check
 from identity_platform.semaphore import Semaphore
-from tenants import lookup
-from tenants.context import in_tenant, tenant_atomic
+from tenants.entering import lookup
+from tenants.entering.context import in_tenant, tenant_atomic
 from tenants.models import WebhookTenant
 from tenants.states import Purpose
 from userflow.accounts.principals import Principal

@@ -27,10 +27,10 @@ from identity_platform.api.errors import ApiError
 from identity_platform.crypto import SealBroken
 from identity_platform.tracing import root_span
 from tenants import operating_modes
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.errors import DataKeyLocked, UnknownTenant
+from tenants.failure_reasons import reason_of
 from tenants.models import WebhookTenant
-from tenants.schema import reason_of
 from tenants.states import Purpose
 from userflow.clients.session_changes import apply_changes
 from userflow.events import wakeups

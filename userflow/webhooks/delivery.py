@@ -31,10 +31,10 @@ from identity_platform.outbound import (
     TooSlow,
     retry_after_seconds,
 )
-from tenants.context import current_tenant, in_tenant, tenant_atomic
-from tenants.lookup import TenantContext
+from tenants.entering.context import current_tenant, in_tenant, tenant_atomic
+from tenants.entering.lookup import TenantContext
+from tenants.entering.target import TENANT_ALIAS
 from tenants.states import Purpose
-from tenants.target import TENANT_ALIAS
 from userflow.accounts.models import AdminUser
 from userflow.accounts.permissions_catalogue import TENANT_ADMIN
 from userflow.events import wakeups

@@ -11,8 +11,8 @@ from uuid import UUID
 import orjson
 
 from identity_platform.audit.writer import record_for_tenant
-from tenants.context import in_tenant, tenant_atomic
-from tenants.lookup import TenantContext
+from tenants.entering.context import in_tenant, tenant_atomic
+from tenants.entering.lookup import TenantContext
 from tenants.states import Purpose, State
 from userflow.accounts.models import Client
 from userflow.accounts.realms import END_USERS

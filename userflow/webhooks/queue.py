@@ -30,9 +30,9 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Now
 from django.utils.timezone import now
 
-from tenants.context import current_tenant, tenant_atomic
+from tenants.entering.context import current_tenant, tenant_atomic
+from tenants.entering.target import TENANT_ALIAS
 from tenants.states import Purpose
-from tenants.target import TENANT_ALIAS
 from userflow.events import outbox
 from userflow.events.models import (
     ATTEMPTS_KEPT,

@@ -1,8 +1,8 @@
 import sys
 from argparse import ArgumentParser
 
-from tenants.capacity import add_database_server
-from tenants.databases import ensure_template
+from tenants.copies.databases import ensure_template
+from tenants.lifecycle.capacity import add_database_server
 from tenants.management import terminal
 
 

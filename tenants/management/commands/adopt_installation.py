@@ -1,6 +1,6 @@
 from argparse import ArgumentParser
 
-from tenants import adoption
+from tenants.jobs import adoption
 from tenants.management import terminal
 
 

@@ -1,9 +1,9 @@
 from argparse import ArgumentParser
 from pathlib import Path
 
+from tenants.jobs.relocation import back_up_tenant
+from tenants.lifecycle.queries import tenant_named
 from tenants.management import terminal
-from tenants.queries import tenant_named
-from tenants.relocation import back_up_tenant
 
 
 class Command(terminal.TenantCommand):

@@ -4,8 +4,8 @@ from argparse import ArgumentParser
 
 from django.conf import settings
 
-from tenants import backup_sets
-from tenants.backup_storage import located
+from tenants.backups import backup_lists, backup_sets
+from tenants.backups.backup_locations import located
 from tenants.management import terminal
 
 
@@ -63,7 +63,7 @@ def line(outcome: backup_sets.Outcome) -> str:
     return f"{outcome.slug} {f'failed ({outcome.reason})' if outcome.reason else 'done'} in {outcome.seconds:.2f} s"
 
 
-def try_restores(command: terminal.OperatorCommand, found: backup_sets.BackupSet, number: int) -> list[str]:
+def try_restores(command: terminal.OperatorCommand, found: backup_lists.BackupSet, number: int) -> list[str]:
     """Restore some tenants of a set, chosen at random, into copies; return what failed."""
     failed, slugs = [], backup_sets.existing_tenants(found)
     for slug in secrets.SystemRandom().sample(slugs, min(number, len(slugs))):

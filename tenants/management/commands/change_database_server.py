@@ -1,6 +1,6 @@
 from argparse import ArgumentParser, BooleanOptionalAction
 
-from tenants.capacity import change_database_server
+from tenants.lifecycle.capacity import change_database_server
 from tenants.management import terminal
 
 

@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 from django.conf import settings
 from django.utils.timezone import now
 
-from tenants import backup_sets
-from tenants.backup_storage import located
+from tenants.backups import backup_sets
+from tenants.backups.backup_locations import located
 from tenants.management import terminal
 from tenants.management.commands.backup_tenants import try_restores
 

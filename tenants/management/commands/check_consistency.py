@@ -2,8 +2,9 @@ import sys
 from argparse import ArgumentParser
 from json import dumps
 
-from tenants import consistency
-from tenants.consistency import Examined, Finding
+from tenants.consistency import examination
+from tenants.consistency.examination import Examined
+from tenants.consistency.findings import MOST_IDS, Finding
 from tenants.management import terminal
 
 SHOWN_IDS = 3
@@ -55,9 +56,9 @@ class Command(terminal.OperatorCommand):
 
     def _examine(self, tenants: list[str], jobs: int, *, quiet: bool) -> list[Examined]:
         if quiet:
-            return consistency.examine_all(tenants, jobs=jobs)
+            return examination.examine_all(tenants, jobs=jobs)
         with terminal.progress(self.stdout, "Examining") as (start, step):
-            return consistency.examine_all(tenants, jobs=jobs, start=start, progress=lambda result: step(_line(result)))
+            return examination.examine_all(tenants, jobs=jobs, start=start, progress=lambda result: step(_line(result)))
 
     def _repair(self, results: list[Examined], *, yes: bool, quiet: bool) -> None:
         mendable = [(result, found) for result in results for found in result.findings if found.repair]
@@ -70,7 +71,7 @@ class Command(terminal.OperatorCommand):
             yes=yes,
         )
         for result, found in mendable:
-            said = consistency.repair(result.owner, found) or "repaired"
+            said = examination.repair(result.owner, found) or "repaired"
             (self.stderr if quiet else self.stdout).write(f"{result.owner.name}: {found.kind}: {said}")
 
     def _show(self, results: list[Examined]) -> None:
@@ -97,7 +98,7 @@ def _line(result: Examined) -> str:
 def _cells(found: Finding) -> tuple[str, ...]:
     ids = list(found.rows)
     shown = ", ".join(ids[:SHOWN_IDS]) + (f" and {len(ids) - SHOWN_IDS} more" if len(ids) > SHOWN_IDS else "")
-    more = " or more" if len(ids) >= consistency.MOST_IDS else ""
+    more = " or more" if len(ids) >= MOST_IDS else ""
     return found.kind, f"{found.count}{more}", shown, found.meaning, found.remedy
 
 

@@ -1,7 +1,8 @@
 import sys
 from argparse import ArgumentParser
 
-from tenants import fences, repairs
+from tenants.consistency import repairs
+from tenants.database_servers import fences
 from tenants.management import terminal
 
 

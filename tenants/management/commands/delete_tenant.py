@@ -2,9 +2,9 @@ from argparse import ArgumentParser
 
 from django.conf import settings
 
+from tenants.lifecycle.provisioning import delete_tenant
+from tenants.lifecycle.queries import tenant_named
 from tenants.management import terminal
-from tenants.provisioning import delete_tenant
-from tenants.queries import tenant_named
 
 
 class Command(terminal.TenantCommand):

@@ -2,8 +2,8 @@ from argparse import ArgumentParser
 from pathlib import Path
 
 from identity_platform.transfer.files import reject_special
-from tenants import backup_sets
-from tenants.backup_storage import located
+from tenants.backups import backup_lists, backup_sets
+from tenants.backups.backup_locations import located
 from tenants.management import terminal
 
 
@@ -26,5 +26,5 @@ class Command(terminal.OperatorCommand):
         path = file.resolve()
         with terminal.file_errors(path):
             reject_special(path)
-            backup_sets.unseal_global_database(backup_sets.read(located(folder).itself()), path)
+            backup_sets.unseal_global_database(backup_lists.read(located(folder).itself()), path)
             self.stdout.write(f"The global database is in {path} ({path.stat().st_size} bytes).")

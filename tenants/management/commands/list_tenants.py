@@ -1,8 +1,8 @@
 from argparse import ArgumentParser
 from json import dumps
 
+from tenants.lifecycle.queries import TenantRecord, listed
 from tenants.management import terminal
-from tenants.queries import TenantRecord, listed
 from tenants.states import State
 
 

@@ -1,9 +1,9 @@
 import sys
 from argparse import ArgumentParser
 
-from tenants import fleet
+from tenants.entering.schema import schema_version
+from tenants.jobs import fleet
 from tenants.management import terminal
-from tenants.schema import schema_version
 
 
 class Command(terminal.OperatorCommand):

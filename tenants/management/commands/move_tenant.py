@@ -1,8 +1,8 @@
 from argparse import ArgumentParser
 
+from tenants.jobs.moves import PAUSE_SECONDS, move_tenant, plan_move
+from tenants.lifecycle.queries import tenant_named
 from tenants.management import terminal
-from tenants.moves import PAUSE_SECONDS, move_tenant, plan_move
-from tenants.queries import tenant_named
 
 
 class Command(terminal.TenantCommand):

@@ -4,7 +4,8 @@ from collections import Counter
 
 from django.conf import settings
 
-from tenants import audit_trails, retention
+from tenants.journals import audit_trails
+from tenants.lifecycle import retention
 from tenants.management import terminal
 
 

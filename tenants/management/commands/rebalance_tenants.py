@@ -1,7 +1,7 @@
 import sys
 from argparse import ArgumentParser
 
-from tenants import rebalancing
+from tenants.jobs import rebalancing
 from tenants.management import terminal
 
 

@@ -1,8 +1,8 @@
 from argparse import ArgumentParser
 from pathlib import Path
 
+from tenants.jobs.relocation import restore_deleted_tenant
 from tenants.management import terminal
-from tenants.relocation import restore_deleted_tenant
 
 
 class Command(terminal.OperatorCommand):

@@ -1,8 +1,8 @@
 import sys
 from argparse import ArgumentParser
 
-from tenants import backup_sets
-from tenants.backup_storage import located
+from tenants.backups import backup_lists, backup_sets
+from tenants.backups.backup_locations import located
 from tenants.management import terminal
 from tenants.management.commands.backup_tenants import line
 
@@ -35,7 +35,7 @@ class Command(terminal.OperatorCommand):
 
     def handle(self, *, folder: str, only: list[str], lost: bool, all: bool, jobs: int, yes: bool, **_: object) -> None:
         with terminal.file_errors(folder):
-            found = backup_sets.read(located(folder).itself())
+            found = backup_lists.read(located(folder).itself())
         slugs = [file.slug for file in found.tenants] if all else backup_sets.lost_tenants(found) if lost else only
         tenants = terminal.counted(len(slugs), "tenant")
         if not slugs:

@@ -1,6 +1,6 @@
+from tenants.lifecycle.provisioning import resume_tenant
+from tenants.lifecycle.queries import tenant_named
 from tenants.management import terminal
-from tenants.provisioning import resume_tenant
-from tenants.queries import tenant_named
 
 
 class Command(terminal.TenantCommand):

@@ -8,9 +8,10 @@ from django.core.management.base import CommandError
 from django.db import close_old_connections
 
 from identity_platform.api.errors import ApiError
-from tenants import audit_trails, rejections
+from tenants.failure_reasons import why
+from tenants.journals import audit_trails
 from tenants.management import terminal
-from tenants.schema import why
+from tenants.middleware import rejections
 
 
 class Command(terminal.OperatorCommand):

@@ -1,8 +1,8 @@
 from argparse import ArgumentParser
 
+from tenants.lifecycle.provisioning import suspend_tenant
+from tenants.lifecycle.queries import tenant_named
 from tenants.management import terminal
-from tenants.provisioning import suspend_tenant
-from tenants.queries import tenant_named
 
 
 class Command(terminal.TenantCommand):

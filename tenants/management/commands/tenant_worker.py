@@ -6,8 +6,11 @@ from django.conf import settings
 
 from identity_platform import task_queue
 from identity_platform.serving import embedded, metrics_server
-from tenants import operating_modes, servers, tasks, warm_pool
-from tenants.backend.base import LEASES, POOL
+from tenants import operating_modes, tasks
+from tenants.backend.base import LEASES
+from tenants.backend.pool import POOL
+from tenants.database_servers import servers
+from tenants.lifecycle import warm_pool
 from tenants.management import terminal
 
 DAY = 86_400.0

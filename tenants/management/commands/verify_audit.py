@@ -6,10 +6,10 @@ from django.core.management.base import CommandError
 from django.db import DatabaseError
 from psycopg import Error as DriverError
 
-from tenants import audit_trails
-from tenants.audit_trails import Owner, TrailUnreachable
+from tenants.failure_reasons import why
+from tenants.journals import audit_trails
+from tenants.journals.audit_trails import Owner, TrailUnreachable
 from tenants.management import terminal
-from tenants.schema import why
 from tenants.states import State
 
 

@@ -13,7 +13,7 @@ from console.jobs.models import Job
 from console.metrics.models import TenantDay, TenantFigures
 from identity_platform.audit.models import PlatformEvent
 from registry.actions import create_credential, create_service
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.models import DatabaseServer, DomainClaim, ServerHealth, TenantDatabase
 from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.tenants.conftest import run_command

@@ -12,8 +12,9 @@ from django.db import connection, connections
 from psycopg import sql
 
 from console.metrics.models import PlatformDay, TenantDay, TenantFigures
-from tenants import databases, servers
-from tenants.capacity import main_server
+from tenants.copies import databases
+from tenants.database_servers import servers
+from tenants.lifecycle.capacity import main_server
 from tenants.models import TenantDatabase
 from tests.tenants.conftest import connect_to, run_command
 from tests.world import Api, TestTenant, User
@@ -96,7 +97,7 @@ def test_collect_leaves_unsettled_events_for_next_run(new_tenant: Callable[[], T
 
 
 def test_factors_are_counted_by_method(new_tenant: Callable[[], TestTenant]) -> None:
-    from tenants.context import in_tenant
+    from tenants.entering.context import in_tenant
     from userflow.accounts.models import EndUser
 
     tenant = new_tenant()

@@ -11,8 +11,8 @@ from django.utils.timezone import now
 from console.jobs.models import Job
 from console.metrics import exposition
 from console.metrics.models import TenantFigures
-from tenants import audit_trails
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
+from tenants.journals import audit_trails
 from tenants.models import Tenant
 from tests.tenants.conftest import run_command
 from tests.world import TestTenant, capture_statements

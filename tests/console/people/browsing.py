@@ -3,7 +3,7 @@
 from typing import Any
 
 from identity_platform.audit.models import TenantEvent
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.states import Purpose
 from tests.console.staff import Staff, new_operator
 from tests.world import TestTenant

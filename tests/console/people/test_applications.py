@@ -9,7 +9,7 @@ from django.utils.timezone import now
 from openid.authorization.consents import grant_consent
 from openid.authorization.queries import covers
 from openid.models import AuthorizationCode, Consent
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.console.people.browsing import PEOPLE, operator_in, send, tenant_events, text_of
 from tests.console.staff import Staff, new_tenant_admin
 from tests.openid.application_sessions import browser, open_application

@@ -10,7 +10,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.expected_conditions import staleness_of
 
 from openid.authorization.consents import grant_consent
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.browsers import wait_on
 from tests.console.people.browsing import CHOOSER, GROUPS, PEOPLE, ROLES, SESSIONS, USERS, tenant_events
 from tests.console.staff import new_operator

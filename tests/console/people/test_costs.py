@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.db import connections
 
-from tenants.context import in_tenant, tenant_atomic
+from tenants.entering.context import in_tenant, tenant_atomic
 from tests.console.people.browsing import CHOOSER, GROUPS, PEOPLE, ROLES, SESSIONS, USERS, operator_in
 from tests.console.staff import Staff
 from tests.world import TestTenant, capture_statements

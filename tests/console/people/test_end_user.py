@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.console.people.browsing import PEOPLE, USERS, operator_in, send, tenant_events, text_of
 from tests.console.staff import Staff, new_auditor, new_tenant_admin
 from tests.mfa.people import TestUser, new_user

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.console.people.browsing import (
     GROUPS,
     PEOPLE,

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.console.people.browsing import operator_in, send, tenant_events, text_of
 from tests.console.staff import Staff, new_tenant_admin
 from tests.world import Api, TestTenant, capture_statements

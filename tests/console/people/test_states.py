@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from tenants.lifecycle.provisioning import suspend_tenant
 from tenants.models import TenantDatabase
-from tenants.provisioning import suspend_tenant
 from tests.console.people.browsing import PEOPLE, USERS, operator_in, send, text_of
 from tests.console.staff import new_tenant_admin
 from tests.world import TestTenant

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.models import Tenant, TenantDatabase
 from tests.console.people.browsing import PEOPLE, operator_in, send, tenant_events, text_of
 from tests.console.staff import Staff, new_tenant_admin

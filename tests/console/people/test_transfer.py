@@ -9,7 +9,7 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
 from identity_platform.audit.models import PlatformEvent
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.console.people.browsing import operator_in, text_of
 from tests.console.staff import Staff
 from tests.world import TestTenant

@@ -9,8 +9,8 @@ import pytest
 
 from identity_platform.api.email_addresses import email_address
 from identity_platform.audit.models import PlatformEvent
+from tenants.lifecycle.provisioning import suspend_tenant
 from tenants.models import Tenant
-from tenants.provisioning import suspend_tenant
 from tenants.states import State
 from tests.console.staff import Staff, new_auditor, new_operator, new_tenant_admin
 from tests.userflow.mailbox import mails_to

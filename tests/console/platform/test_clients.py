@@ -10,7 +10,7 @@ from django.conf import settings
 from django.utils.timezone import now
 
 from identity_platform.audit.models import PlatformEvent, TenantEvent
-from tenants.context import in_tenant, tenant_atomic
+from tenants.entering.context import in_tenant, tenant_atomic
 from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.userflow.clients.keys import new_key, public_jwk
 from tests.world import Api, TestTenant, capture_statements

@@ -88,7 +88,7 @@ def test_servers_show_capacity_and_connections(operator: Staff, spare_server: Da
 
 
 def test_unreachable_server_is_marked(operator: Staff, spare_server: DatabaseServer) -> None:
-    from tenants.servers import seal_url
+    from tenants.database_servers.servers import seal_url
 
     sealed = seal_url(spare_server.name, "url_sealed", "postgresql://unknown@127.0.0.1:1/postgres")
     DatabaseServer.objects.filter(pk=spare_server.pk).update(url_sealed=sealed, revision=2)

@@ -6,7 +6,7 @@ import pytest
 from django.utils.timezone import now
 
 from identity_platform.audit.models import PlatformEvent, TenantEvent
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.console.platform.conftest import send
 from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.userflow.webhooks.conftest import _consumers_on_this_machine as _consumers_on_this_machine

@@ -17,7 +17,7 @@ from console.jobs.models import FAILED, Job
 from console.metrics.models import TenantFigures
 from identity_platform import task_queue
 from identity_platform.installation import VERSION
-from tenants import servers
+from tenants.database_servers import servers
 from tenants.models import DatabaseServer
 from tests.world import TestTenant
 from userflow.mail.models import PlatformMail

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.models import TenantDatabase
 from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.userflow.tenants.test_branding import EVERYTHING, encoded, path_of, picture

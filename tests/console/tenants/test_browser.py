@@ -6,8 +6,8 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 
+from tenants.lifecycle.provisioning import create_tenant
 from tenants.models import Tenant
-from tenants.provisioning import create_tenant
 from tests.browsers import wait_on
 from tests.console.staff import LOGIN, new_operator, new_tenant_admin
 from tests.console.tenants.test_pages import LIST

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tenants.models import Tenant
-from tenants.settings import SETTINGS
+from tenants.settings.declarations import SETTINGS
 from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.console.tenants.test_pages import page
 from tests.world import TestTenant

@@ -15,11 +15,12 @@ from psycopg.conninfo import make_conninfo
 from console.jobs.actions import begin_job, run_job_again
 from console.jobs.models import Job
 from identity_platform.audit.models import PlatformEvent
-from tenants import keys, servers
-from tenants.capacity import main_server
-from tenants.context import in_tenant
+from tenants import keys
+from tenants.copies.database_names import new_database_name
+from tenants.database_servers import servers
+from tenants.entering.context import in_tenant
+from tenants.lifecycle.capacity import main_server
 from tenants.models import DatabaseServer, Tenant, TenantDatabase
-from tenants.warm_pool import new_database_name
 from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.console.tenants.test_pages import LIST, page
 from tests.jobs import run_waiting_jobs

@@ -17,7 +17,7 @@ from prometheus_client import REGISTRY
 from identity_platform.api import errors, metrics
 from identity_platform.audit.writer import record_for_each_in_tenant, record_for_tenant
 from identity_platform.semaphore import Semaphore
-from tenants.context import in_tenant, tenant_atomic
+from tenants.entering.context import in_tenant, tenant_atomic
 from tests.openid.sign_in_domains import ApiAt
 from tests.world import Api, TestTenant
 

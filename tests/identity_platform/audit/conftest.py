@@ -6,8 +6,8 @@ from typing import Any
 
 from django.db import connections
 
-from tenants import audit_trails
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
+from tenants.journals import audit_trails
 from tests.world import TestTenant
 
 

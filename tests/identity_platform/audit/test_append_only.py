@@ -3,7 +3,7 @@
 import pytest
 from django.db import ProgrammingError, connection
 
-from tenants import audit_trails
+from tenants.journals import audit_trails
 from tests.identity_platform.audit.conftest import fill, run
 from tests.world import TestTenant
 

@@ -12,8 +12,11 @@ from django.db import connections
 
 from identity_platform.audit import chain
 from identity_platform.audit.writer import record_for_tenant
-from tenants import audit_trails, databases, keys, servers
-from tenants.context import in_tenant, tenant_atomic
+from tenants import keys
+from tenants.copies import databases
+from tenants.database_servers import servers
+from tenants.entering.context import in_tenant, tenant_atomic
+from tenants.journals import audit_trails
 from tenants.models import DataKey, TenantDatabase
 from tests.identity_platform.audit.conftest import as_owner, fill, run, seal
 from tests.world import TestTenant

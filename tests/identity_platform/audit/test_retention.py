@@ -13,8 +13,9 @@ from django.utils.timezone import now
 from identity_platform.audit import purge as purging
 from identity_platform.audit.models import ChainHead
 from mfa.push.models import PushAuthenticationRequest, PushDevice
-from tenants import audit_trails, provisioning, retention
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
+from tenants.journals import audit_trails
+from tenants.lifecycle import provisioning, retention
 from tests.identity_platform.audit.conftest import as_owner, fill, run, seal
 from tests.identity_platform.audit.test_chain import INSERT_COPY
 from tests.world import Api, TestTenant

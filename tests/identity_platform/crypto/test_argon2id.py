@@ -9,7 +9,7 @@ import pytest
 from argon2.low_level import Type, hash_secret
 
 from identity_platform.crypto import argon2id
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.world import PASSWORD, Api, TestTenant
 from userflow.accounts.models import EndUser
 from userflow.credentials import passwords

@@ -7,7 +7,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from identity_platform.environment import database
 from identity_platform.postgresql import hosts
-from tenants import servers
+from tenants.database_servers import servers
 
 
 @pytest.mark.parametrize(

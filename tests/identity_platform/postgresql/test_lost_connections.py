@@ -10,9 +10,9 @@ from django.db.utils import OperationalError
 
 from identity_platform.postgresql import statement_timeout
 from identity_platform.postgresql.base import is_read
-from tenants import servers
-from tenants.context import in_tenant
-from tenants.target import TENANT_ALIAS
+from tenants.database_servers import servers
+from tenants.entering.context import in_tenant
+from tenants.entering.target import TENANT_ALIAS
 from tests.machine.conftest import within
 from tests.world import TestTenant
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from identity_platform.audit.models import TenantEvent
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.mfa.people import TestUser, code_to, new_user, wrong_code
 from tests.mfa.webauthn.authenticator import Authenticator
 from tests.userflow.sessions.aged import aged

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import connections
 from django.utils.timezone import now
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.mfa.enrollment.calls import CALLS, EnrollmentCall
 from tests.mfa.people import TestUser, messages_to, new_user, some_phone
 from tests.userflow.sessions.aged import aged, strong

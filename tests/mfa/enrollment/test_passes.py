@@ -10,7 +10,7 @@ import pytest
 
 from identity_platform.audit.models import PlatformEvent, TenantEvent
 from mfa.webauthn.models import EndUserPasskey
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.mfa.enrollment.calls import enrol_passkey
 from tests.mfa.people import TestUser, old_user
 from tests.mfa.signin.test_admins import Admin, new_admin

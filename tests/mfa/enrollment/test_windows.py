@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.mfa.people import TestUser, new_user
 from tests.mfa.signin.test_admins import new_admin
 from tests.mfa.signin.test_two_steps import claims

@@ -9,7 +9,7 @@ import pyotp
 import pytest
 from django.utils.timezone import now
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.models import Tenant
 from tests.mfa.people import TestUser, code_to, new_user, some_phone
 from tests.mfa.signin.test_admins import Admin

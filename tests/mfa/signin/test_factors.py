@@ -9,9 +9,9 @@ import pytest
 from identity_platform.audit.models import TenantEvent
 from mfa.sms.models import SmsCode, SmsMessage
 from mfa.totp.models import EndUserTotpSecret
-from tenants.audit_trails import Owner
-from tenants.context import in_tenant
-from tenants.retention import purge
+from tenants.entering.context import in_tenant
+from tenants.journals.audit_trails import Owner
+from tenants.lifecycle.retention import purge
 from tests.mfa.enrollment.calls import enrol_passkey
 from tests.mfa.people import TestUser, new_user
 from tests.userflow.sessions.aged import aged, proof_token, strong

@@ -9,7 +9,7 @@ import pytest
 
 from identity_platform.audit.models import TenantEvent
 from mfa.sms.models import SmsCode
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.mfa.people import TestUser, code_to, new_user, some_phone
 from tests.parallel import ROUNDS, run_concurrently
 from tests.userflow.sessions.aged import proof_token, strong

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.mfa.people import TestUser, new_user, wrong_code
 from tests.world import Api, TestTenant
 from userflow.accounts.realms import END_USERS

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from identity_platform.audit.models import TenantEvent
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.mfa.people import TestUser, code_to, new_user
 from tests.mfa.people import wrong_code as wrong_for
 from tests.world import PASSWORD, Api, TestTenant

@@ -12,7 +12,7 @@ from identity_platform.audit.models import TenantEvent
 from identity_platform.crypto import keyed_digest
 from mfa.sms.models import SmsMessage
 from tenants import keys
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.identity_platform.api.private_valkey import Valkey
 from tests.mfa.people import TestUser, code_to, messages_to, new_user, some_phone
 from tests.mfa.signin.test_races import statuses_of

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mfa.sms.models import Phone, SmsMessage
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.mfa.people import TestUser, code_to, messages_to, new_user, old_user, some_phone
 from tests.world import Api, TestTenant, capture_statements
 

@@ -9,7 +9,7 @@ import pyotp
 from django.db.models import F
 from django.utils.timezone import now
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.mfa.signin.test_admins import new_admin
 from tests.world import PASSWORD, Api, TestTenant, sign_in_admin
 from userflow.accounts.realms import ADMINS, END_USERS, Realm

@@ -6,7 +6,7 @@ import pyotp
 import pytest
 
 from mfa.totp.models import EndUserTotpSecret
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.mfa.people import TestUser, new_user, old_user, wrong_code
 from tests.mfa.totp.test_engine import decoded_by_opencv, decoded_by_zxing
 from tests.userflow.sessions.aged import proof_token

@@ -7,7 +7,7 @@ import pyotp
 import pytest
 
 from mfa.totp.models import EndUserBackupCode, EndUserTotpSecret
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.mfa.people import TestUser, a_step_lasts, new_user, wrong_code
 from tests.world import Api, TestTenant, capture_statements
 from userflow.accounts.realms import END_USERS

@@ -220,7 +220,7 @@ def test_authenticator_without_counter_is_accepted(home: Home, tenant: TestTenan
 
 def _stored(tenant: TestTenant, person: User) -> Any:
     from mfa.webauthn.models import EndUserPasskey
-    from tenants.context import in_tenant
+    from tenants.entering.context import in_tenant
 
     with in_tenant(tenant.id):
         return EndUserPasskey.objects.get(user_id=person.id)
@@ -228,7 +228,7 @@ def _stored(tenant: TestTenant, person: User) -> Any:
 
 def _errors(tenant: TestTenant, person: User) -> list[Any]:
     from identity_platform.audit.models import TenantEvent
-    from tenants.context import in_tenant
+    from tenants.entering.context import in_tenant
 
     with in_tenant(tenant.id):
         return list(TenantEvent.objects.filter(action="factor.refused", target_id=str(person.id)))
@@ -293,7 +293,7 @@ def _age_challenges(tenant: TestTenant, person: User) -> None:
     from django.db.models import F
 
     from mfa.webauthn.models import EndUserChallenge
-    from tenants.context import in_tenant
+    from tenants.entering.context import in_tenant
 
     with in_tenant(tenant.id):
         EndUserChallenge.objects.filter(user_id=person.id).update(expires_at=F("expires_at") - timedelta(minutes=5))

@@ -8,7 +8,7 @@ import pytest
 from identity_platform.audit.models import TenantEvent
 from mfa.webauthn.ctap2_cbor import NOT_CTAP2, check_authenticator_data, end_of_item
 from mfa.webauthn.responses import CeremonyFailed
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.mfa.webauthn.authenticator import AT, UP, UV, b64, unb64
 from tests.mfa.webauthn.passkeys import end_users_of, new_authenticator, user_with_passkey
 from tests.world import TestTenant

@@ -318,7 +318,7 @@ def test_erasure_counts_passkeys(home: Home, tenant: TestTenant, api: Api, perso
 
 def test_registration_is_mailed_and_audited(home: Home, tenant: TestTenant, api: Api, person: User) -> None:
     from identity_platform.audit.models import TenantEvent
-    from tenants.context import in_tenant
+    from tenants.entering.context import in_tenant
 
     home.enrol(api, person)
     with in_tenant(tenant.id):

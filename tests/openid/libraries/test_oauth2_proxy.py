@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from django.utils.timezone import now
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.examples.form_browser import FormBrowser
 from tests.openid.libraries.libraries import PROXY, Sample
 from tests.quickstarts.application import Application

@@ -12,7 +12,7 @@ from pytest_django.fixtures import Settings
 
 from identity_platform.audit.models import TenantEvent
 from mfa.webauthn.models import EndUserPasskey
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.models import Tenant
 from tests.city_file import write_city_file
 from tests.mfa.people import TestUser, new_user

@@ -12,7 +12,7 @@ from django.utils.timezone import now
 from openid.browser import BROWSER, SESSION, STEPS, cookie_name
 from openid.pages.forms import PasswordForm
 from openid.pages.journey import source_of
-from tenants.context import in_tenant, tenant_atomic
+from tenants.entering.context import in_tenant, tenant_atomic
 from tenants.models import Tenant, TenantDatabase
 from tests.openid.pages.visitor import Visitor, begin, code_of
 from tests.userflow.sessions.clients import FORM

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.models import Tenant, TenantDatabase
 from tests.openid.pages.visitor import Visitor, begin
 from tests.userflow.tenants.test_branding import EVERYTHING, encoded, path_of, picture

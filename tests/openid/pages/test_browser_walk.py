@@ -32,8 +32,8 @@ ALL_LANGUAGES: Final = pytest.mark.parametrize(
 )
 # The passkeys of a user were created at an address that the tenant no longer has.
 MOVE_PASSKEYS: Final = """
-from tenants import lookup
-from tenants.context import in_tenant
+from tenants.entering import lookup
+from tenants.entering.context import in_tenant
 from userflow.accounts.models import EndUser
 from mfa.webauthn.models import EndUserPasskey
 with in_tenant(lookup.find_by_slug({!r}).tenant_id):

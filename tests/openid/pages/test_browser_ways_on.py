@@ -74,8 +74,8 @@ const [forms, credentials, done] = arguments;
 """
 END_SESSIONS: Final = """
 from django.utils.timezone import now
-from tenants import lookup
-from tenants.context import in_tenant
+from tenants.entering import lookup
+from tenants.entering.context import in_tenant
 from userflow.accounts.session_models import EndUserSession
 with in_tenant(lookup.find_by_slug({!r}).tenant_id):
     assert EndUserSession._default_manager.filter(user__email={!r}, ended_at=None).update(ended_at=now())

@@ -8,7 +8,7 @@ from django.test import override_settings
 from django.utils.timezone import now
 
 from openid.models import DeviceCode
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.openid.devices import Device, new_device
 from tests.openid.pages.visitor import Visitor
 from tests.world import TestTenant, User

@@ -9,7 +9,7 @@ from django.core import mail as django_mail
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.browsers import wait_on
 from tests.openid.node_client import PACKAGES, install_packages
 from tests.openid.pages.test_browser import VIOLATIONS

@@ -9,7 +9,7 @@ import pyotp
 import pytest
 from django.db.models import F
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.models import Tenant
 from tests.mfa.people import TestUser, a_step_lasts, code_to, new_user, some_phone
 from tests.openid.pages.visitor import Visitor, begin, code_of

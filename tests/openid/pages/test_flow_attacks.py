@@ -8,7 +8,7 @@ import pytest
 
 from openid.models import Consent
 from openid.pages.urls import urlpatterns
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.openid.dpop_keys import DpopKey
 from tests.openid.pages.visitor import Visitor, begin, code_of
 from tests.openid.relying_party import CALLBACK, Application, query_of, register_application

@@ -16,8 +16,8 @@ from openid.pages.email_undo import EmailUndoPage
 from openid.pages.page import Page
 from openid.pages.unknown import UnknownPage
 from openid.urls import below_issuer
-from tenants.context import in_tenant
-from tenants.target import TENANT_ALIAS
+from tenants.entering.context import in_tenant
+from tenants.entering.target import TENANT_ALIAS
 from tests.mfa.people import new_user
 from tests.openid.devices import new_device
 from tests.openid.pages.visitor import Visitor, begin

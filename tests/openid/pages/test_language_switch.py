@@ -8,7 +8,7 @@ from django.test import RequestFactory
 
 from openid.browser import LANGUAGE, cookie_name
 from openid.pages.languages import choose_language
-from tenants import lookup
+from tenants.entering import lookup
 from tests.openid.pages.visitor import Visitor, begin, code_of
 from tests.userflow.passwords.test_reset import mails_to
 from tests.world import PASSWORD, TestTenant

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from django.utils.timezone import now
 
-from tenants import lookup
-from tenants.context import in_tenant
+from tenants.entering import lookup
+from tenants.entering.context import in_tenant
 from tenants.models import Tenant
 from tests.mfa.webauthn.passkeys import user_with_passkey
 from tests.openid.pages.visitor import Visitor, begin, code_of

@@ -11,7 +11,7 @@ from django.utils.timezone import now
 
 from identity_platform.crypto import hash_token
 from openid.browser import DEVICE, cookie_name
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.mfa.people import TestUser, new_user
 from tests.openid.pages.visitor import Visitor, begin
 from tests.userflow.mailbox import mails_to

@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from mfa.webauthn.models import EndUserPasskey
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.models import Tenant
 from tests.mfa.people import TestUser, code_to, messages_to, new_user, some_phone
 from tests.mfa.webauthn.passkeys import new_authenticator, user_with_passkey

@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 import pytest
 
 from openid.browser import SESSION, cookie_name
-from tenants.context import in_tenant
-from tenants.hosts import budget, check_budget
+from tenants.addresses.hosts import budget, check_budget
+from tenants.entering.context import in_tenant
 from tests.mfa.people import new_user
 from tests.openid.logout_receiver import LogoutReceiver
 from tests.openid.logout_scene import deliver, listens

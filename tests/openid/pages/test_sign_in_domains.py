@@ -18,7 +18,7 @@ from tests.console.browser.visitor import PASSWORD, Visitor
 
 pytestmark = [pytest.mark.needs("chromium", "chromedriver"), pytest.mark.timeout(300)]
 CREATE = """
-from tenants import domain_claims
+from tenants.addresses import domain_claims
 from tenants.models import Tenant
 tenant = Tenant.objects.get(pk={tenant!r})
 domain_claims.claim(tenant.pk, {domain!r}, "token")

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.models import Tenant
 from tests.mfa.people import TestUser, code_to, new_user, some_phone
 from tests.mfa.webauthn.authenticator import Authenticator

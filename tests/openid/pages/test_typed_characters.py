@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mfa.sms.models import Phone
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.console.staff import LOGIN, new_operator
 from tests.mfa.people import code_to, new_user, some_phone
 from tests.openid.pages.visitor import Visitor, begin

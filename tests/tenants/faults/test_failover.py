@@ -12,7 +12,8 @@ from django.core.management import call_command
 from django.db import connection
 from django.db.utils import ConnectionHandler, InternalError
 
-from tenants import dumps, servers
+from tenants.copies import dumps
+from tenants.database_servers import servers
 from tenants.models import DatabaseServer, Tenant
 from tests.machine.conftest import within
 from tests.tenants.conftest import bring_template, throw_away

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 from django.db import close_old_connections, connection
 
-from tenants import servers
-from tenants.capacity import main_server
+from tenants.database_servers import servers
+from tenants.lifecycle.capacity import main_server
 from tests.machine.conftest import within
 from tests.world import TestTenant
 

@@ -10,8 +10,8 @@ import pytest
 from django.conf import settings
 from django.db import close_old_connections, connection, connections
 
-from tenants import servers
-from tenants.capacity import main_server
+from tenants.database_servers import servers
+from tenants.lifecycle.capacity import main_server
 from tenants.models import TenantDatabase
 from tests.tenants.conftest import connect_to, throw_away
 from tests.world import Api, TestTenant, User, build_tenant

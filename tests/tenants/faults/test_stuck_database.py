@@ -10,14 +10,14 @@ import pytest
 from django.db import connections
 from psycopg.errors import ConnectionTimeout
 
-from tenants import servers
 from tenants.backend.pool import TenantConnectionPool
 from tenants.backend.raw import TenantConnection
 from tenants.backend.stuck import MOST_OPENING, Key
-from tenants.context import in_tenant
+from tenants.database_servers import servers
+from tenants.entering.context import in_tenant
+from tenants.entering.target import TENANT_ALIAS, current_target
 from tenants.errors import TenantConnectionsExhausted
 from tenants.models import DatabaseServer
-from tenants.target import TENANT_ALIAS, current_target
 from tests.machine.conftest import within
 from tests.tenants.conftest import connect_to, throw_away
 from tests.world import TestTenant, build_tenant

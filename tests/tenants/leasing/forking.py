@@ -13,7 +13,7 @@ def main(tenant_id: UUID) -> None:
     from django.db import connections
 
     from tenants.backend.base import LEASES
-    from tenants.context import in_tenant
+    from tenants.entering.context import in_tenant
     from tenants.models import ConnectionLease
 
     def use() -> dict[str, object]:

@@ -26,13 +26,14 @@ from django.db.models import Sum
 from django.db.models.functions import Now
 
 from identity_platform.serving import embedded
-from tenants import servers
-from tenants.backend.base import LEASES, POOL
+from tenants.backend.base import LEASES
 from tenants.backend.leases import PLENTY, uses
-from tenants.capacity import main_server
-from tenants.context import in_tenant
+from tenants.backend.pool import POOL
+from tenants.database_servers import servers
+from tenants.entering.context import in_tenant
+from tenants.entering.target import TENANT_ALIAS
+from tenants.lifecycle.capacity import main_server
 from tenants.models import ConnectionLease, DatabaseServer
-from tenants.target import TENANT_ALIAS
 from tests.machine.conftest import within
 from tests.machine.groups import program
 from tests.registry.processes import ROOT, Server, environment

@@ -9,8 +9,8 @@ import pytest
 from django.db import connections
 
 from identity_platform.audit.models import PlatformEvent, TenantEvent
-from tenants.context import in_tenant
-from tenants.rejections import record_leftovers
+from tenants.entering.context import in_tenant
+from tenants.middleware.rejections import record_leftovers
 from tests.console.staff import new_operator, new_tenant_admin
 from tests.identity_platform.api.conftest import absent_valkey, valkey
 from tests.identity_platform.api.private_valkey import Valkey

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from django.utils.timezone import now
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.userflow.directory.entra import Entra
 from tests.world import PASSWORD, TestTenant, User
 from userflow.accounts.models import EndUser

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.db import connections
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.userflow.directory import slapd as ad
 from tests.userflow.directory.conftest import Directory, counts
 from tests.world import Api, TestTenant, capture_statements

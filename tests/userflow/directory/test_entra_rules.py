@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.userflow.directory.conftest import Directory, counts
 from tests.userflow.directory.entra import Entra
 from tests.world import Api, TestTenant, capture_statements

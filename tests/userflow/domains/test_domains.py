@@ -12,9 +12,9 @@ from django.utils.timezone import now
 
 from identity_platform.audit.models import TenantEvent
 from identity_platform.environment import name_servers
-from tenants import provisioning
-from tenants.context import in_tenant
-from tenants.domain_claims import GRACE
+from tenants.addresses.domain_claims import GRACE
+from tenants.entering.context import in_tenant
+from tenants.lifecycle import provisioning
 from tenants.models import DomainClaim
 from tests.userflow.domains.dns_server import DnsServer
 from tests.world import Api, TestTenant, assert_created, capture_statements

@@ -10,10 +10,11 @@ from django.db import connection, connections
 from django.utils.timezone import now
 
 from identity_platform.audit.models import PlatformEvent, TenantEvent
-from tenants import provisioning, repairs
-from tenants.context import in_tenant
-from tenants.domain_claims import GRACE, note_look_up
+from tenants.addresses.domain_claims import GRACE, note_look_up
+from tenants.consistency import repairs
+from tenants.entering.context import in_tenant
 from tenants.errors import TenantBusy
+from tenants.lifecycle import provisioning
 from tenants.models import DomainClaim, TenantDatabase
 from tenants.states import Purpose, State
 from tests.openid.application_sessions import cookie_of

@@ -8,7 +8,7 @@ import pytest
 from django.utils.timezone import now
 
 from identity_platform.audit.models import TenantEvent
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.models import Tenant
 from tests.mfa.people import TestUser, new_user
 from tests.mfa.signin.test_admins import Admin, new_admin

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import connections
 from django.utils.timezone import now
 
-from tenants.context import in_tenant, tenant_atomic
+from tenants.entering.context import in_tenant, tenant_atomic
 from tests.userflow.mailbox import code_in, mails_to, token_in
 from tests.userflow.sessions.aged import aged
 from tests.userflow.user_index.reading import indexed

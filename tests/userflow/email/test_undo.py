@@ -11,7 +11,7 @@ from django.db import connections
 from django.utils.timezone import now
 
 from identity_platform.audit.models import PlatformEvent, TenantEvent
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.mfa.people import new_user
 from tests.userflow.email.test_proofs import last_proof, strict_tenant, verify
 from tests.userflow.mailbox import mails_to, token_in

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.mfa.people import TestUser, new_user, some_phone
 from tests.mfa.webauthn.passkeys import user_with_passkey
 from tests.userflow.signin.test_first_step_races import signed_in_during

@@ -12,7 +12,7 @@ import pytest
 from django.db import connections
 
 from identity_platform.audit.models import TenantEvent
-from tenants.context import in_tenant, tenant_atomic
+from tenants.entering.context import in_tenant, tenant_atomic
 from tenants.models import TenantDatabase
 from tests.parallel import run_concurrently
 from tests.world import Api, TestTenant, User, capture_statements

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import connections
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.world import PASSWORD, Api, TestTenant, User, capture_statements, sign_in_admin
 from userflow.accounts.models import EndUser
 from userflow.accounts.session_models import EndUserAttempts, EndUserSession

@@ -8,7 +8,7 @@ import pytest
 from django.db import connections
 
 from identity_platform.audit.models import TenantEvent
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.world import PASSWORD, Api, TestTenant
 from userflow.accounts.models import Client, EndUser, RoleBinding
 from userflow.accounts.session_models import EndUserEnrollmentWindow

@@ -13,7 +13,8 @@ from django.db import connection
 from psycopg import sql
 from psycopg.errors import UniqueViolation
 
-from tenants import databases, dumps, servers
+from tenants.copies import databases, dumps
+from tenants.database_servers import servers
 from tenants.models import TenantDatabase
 from tests.tenants.conftest import run_command
 from tests.world import TestTenant

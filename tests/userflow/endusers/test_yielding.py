@@ -9,7 +9,7 @@ import pytest
 from django.db import connections
 
 from identity_platform.audit.models import TenantEvent
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.mfa.people import new_user
 from tests.userflow.mailbox import mails_to, token_in
 from tests.world import PASSWORD, Api, TestTenant, User

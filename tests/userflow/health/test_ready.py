@@ -11,7 +11,7 @@ import pytest
 from django.conf import settings
 from django.db import connection, connections
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.machine.conftest import within
 from tests.world import Api, TestTenant
 

@@ -12,7 +12,7 @@ from django.db import IntegrityError, connections
 from django.db.migrations.loader import MigrationLoader
 from django.utils.timezone import now
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.world import TestTenant
 from userflow.invitations.models import AdminInvitation, EndUserInvitation
 

@@ -11,7 +11,7 @@ import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.world import TestTenant
 from userflow.mail.models import TenantMail
 from userflow.mail_delivery import background

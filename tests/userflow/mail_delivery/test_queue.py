@@ -12,8 +12,8 @@ from django.db import connections
 from django.db.models import F
 from django.utils.timezone import now
 
-from tenants.context import in_tenant, tenant_atomic
-from tenants.target import TENANT_ALIAS
+from tenants.entering.context import in_tenant, tenant_atomic
+from tenants.entering.target import TENANT_ALIAS
 from tests.userflow.mail_delivery.conftest import MailServer
 from tests.world import Api, TestTenant, capture_statements
 from userflow.mail import queue

@@ -17,7 +17,7 @@ import pytest
 from django.contrib.auth.hashers import PBKDF2PasswordHasher, ScryptPasswordHasher
 from django.db import connections
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.parallel import run_concurrently
 from tests.world import PASSWORD, Api, TestTenant, User
 from userflow.accounts.models import AdminUser, EndUser

@@ -15,7 +15,7 @@ from django.test import Client as DjangoClient
 from django.utils.timezone import now
 
 from identity_platform.audit.models import PlatformEvent, TenantEvent
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.world import PASSWORD, Api, TestTenant, User, capture_statements, sign_in_admin
 from userflow.accounts.models import EndUser
 from userflow.accounts.realms import END_USERS

@@ -10,7 +10,7 @@ import pytest
 from django.db import connections
 from django.utils.timezone import now
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.models import Tenant
 from tests.userflow.mailbox import code_in, mails_to, token_in
 from tests.userflow.user_index.reading import indexed

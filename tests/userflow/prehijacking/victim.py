@@ -4,7 +4,7 @@ import secrets
 from dataclasses import dataclass, field
 from typing import Any
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.userflow.directory.conftest import CONFIGS
 from tests.userflow.directory.entra import Entra
 from tests.userflow.mailbox import mails_to

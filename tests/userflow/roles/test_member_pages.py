@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.db import connections
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.world import TestTenant, build_tenant, capture_statements
 
 PEOPLE = """

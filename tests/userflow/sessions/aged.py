@@ -9,8 +9,8 @@ from uuid import UUID
 
 from django.utils.timezone import now
 
-from tenants import lookup
-from tenants.context import in_tenant
+from tenants.entering import lookup
+from tenants.entering.context import in_tenant
 from userflow.accounts.session_policy import AAL2
 from userflow.credentials import tickets
 from userflow.sessions import issue

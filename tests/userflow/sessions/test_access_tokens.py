@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from django.utils.timezone import now
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.userflow.sessions.clients import basic, form, make_client
 from tests.world import PASSWORD, Api, TestTenant, sign_in_admin
 from userflow.accounts.models import AdminUser

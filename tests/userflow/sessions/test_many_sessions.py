@@ -5,7 +5,7 @@ from collections.abc import Callable
 from django.db import connections
 
 from identity_platform.postgresql.statement_timeout import no_timeout
-from tenants.context import in_tenant, tenant_atomic
+from tenants.entering.context import in_tenant, tenant_atomic
 from tests.openid.logout_scene import Scene, scene_of, succeeds
 from tests.world import Api, TestTenant
 from userflow.accounts.session_models import EndUserSession

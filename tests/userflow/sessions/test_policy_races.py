@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db.models import F
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.parallel import ROUNDS, run_concurrently
 from tests.userflow.sessions.test_refresh import refresh
 from tests.world import Api, TestTenant, User, build_tenant

@@ -11,7 +11,7 @@ from django.db.models import F
 
 from identity_platform.audit.models import PlatformEvent, TenantEvent
 from identity_platform.crypto import hash_token
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.userflow.sessions.clients import basic, form, make_client
 from tests.world import Api, TestTenant, capture_statements
 from userflow.accounts.session_models import AdminRefreshToken, EndUserRefreshToken, EndUserSession

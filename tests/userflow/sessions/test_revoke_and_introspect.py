@@ -10,7 +10,7 @@ from django.core.management import call_command
 from django.utils.timezone import now
 
 from identity_platform.audit.models import PlatformEvent, TenantEvent
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.userflow.sessions.clients import basic, form, make_client, own_token
 from tests.userflow.sessions.test_refresh import refresh
 from tests.world import Api, TestTenant, capture_statements, sign_in_admin

@@ -8,7 +8,7 @@ import jwt
 import pytest
 from django.db.models import F
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.userflow.sessions.test_refresh import refresh
 from tests.world import Api, TestTenant, sign_in_admin
 from userflow.accounts.session_models import AdminSession, EndUserSession

@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from identity_platform.audit.models import TenantEvent
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.userflow.sessions.clients import make_client, own_token
 from tests.world import PASSWORD, Api, TestTenant, capture_statements, sign_in_admin
 from userflow.accounts.models import AdminRole, AdminUser

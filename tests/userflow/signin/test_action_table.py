@@ -12,9 +12,9 @@ import pytest
 from django.db import connections
 
 from identity_platform.audit.models import PlatformEvent, TenantEvent
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
+from tenants.entering.target import TENANT_ALIAS
 from tenants.states import Purpose
-from tenants.target import TENANT_ALIAS
 from tests.openapi.operations import operations_with_token
 from tests.userflow.domains.dns_server import serve
 from tests.userflow.sessions.aged import aged

@@ -18,7 +18,7 @@ from django.db import connections
 from django.utils.timezone import now
 
 from mfa.sms.models import Phone
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.mfa.people import TestUser, code_to, new_user
 from tests.mfa.stepup.members import Member, member
 from tests.userflow.mailbox import mails_to

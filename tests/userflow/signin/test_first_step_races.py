@@ -9,7 +9,7 @@ import pytest
 from django.db import connections
 from django.utils.timezone import now
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.mfa.people import TestUser, new_user
 from tests.world import PASSWORD, Api, TestTenant, capture_statements
 from userflow.accounts.models import AdminUser, EndUser

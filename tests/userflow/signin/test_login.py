@@ -14,7 +14,7 @@ from django.db import connections
 from django.utils.timezone import now
 
 from identity_platform.audit.models import TenantEvent
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.world import PASSWORD, Api, TestTenant, User, capture_statements
 from userflow.accounts.models import Client, EndUser
 from userflow.accounts.session_models import EndUserAttempts, EndUserSession

@@ -17,7 +17,7 @@ from django.conf import settings
 from PIL import Image
 
 from identity_platform.audit.models import TenantEvent
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.parallel import run_concurrently
 from tests.userflow.sessions.aged import aged
 from tests.userflow.sessions.clients import make_client, own_token

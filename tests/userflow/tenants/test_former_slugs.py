@@ -10,8 +10,8 @@ import pytest
 from django.core.management import CommandError
 from django.db import connections
 
-from tenants import final_backups, provisioning
 from tenants.errors import SlugTaken
+from tenants.lifecycle import final_backups, provisioning
 from tenants.models import FinalBackup, FormerSlug, Tenant
 from tests.console.staff import Staff, new_operator
 from tests.console.tenants.test_pages import page

@@ -9,7 +9,8 @@ import pytest
 from django.conf import settings
 
 from identity_platform.audit.models import PlatformEvent
-from tenants.settings import SETTINGS, json_schema
+from tenants.settings.declarations import SETTINGS
+from tenants.settings.json_schemas import json_schema
 from tests.mfa.signin.test_admins import new_admin
 from tests.openapi.document import document, fields_of
 from tests.userflow.sessions.aged import aged

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.core.management import CommandError, call_command
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.world import TestTenant
 from userflow.accounts.models import EndUser, GroupMembership, RoleBinding
 

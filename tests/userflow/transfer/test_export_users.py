@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from identity_platform.audit.models import PlatformEvent
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.userflow.transfer.files import everything, jsonl, run, slug
 from tests.world import PASSWORD, Api, TestTenant, User
 from userflow.accounts.models import Client, EndUser, Group

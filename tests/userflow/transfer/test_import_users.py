@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tests.userflow.passwords.test_foreign_hashes import HASHES, SECRET
 from tests.userflow.transfer.files import address, emails, everything, jsonl, reported, run, slug, table
 from tests.world import Api, TestTenant, User

@@ -11,7 +11,7 @@ from django.conf import settings as given
 from django.db import connections
 
 from identity_platform.audit.models import PlatformEvent, TenantEvent
-from tenants.context import in_tenant, tenant_atomic
+from tenants.entering.context import in_tenant, tenant_atomic
 from tenants.models import WebhookTenant
 from tests.userflow.passwords.test_foreign_hashes import HASHES, SECRET
 from tests.userflow.transfer.files import address, emails, everything

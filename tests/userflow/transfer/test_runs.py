@@ -9,8 +9,8 @@ from typing import Any
 from django.db import connections, transaction
 
 from identity_platform.audit.models import TenantEvent
-from tenants.context import in_tenant, tenant_atomic
-from tenants.target import TENANT_ALIAS
+from tenants.entering.context import in_tenant, tenant_atomic
+from tenants.entering.target import TENANT_ALIAS
 from tests.userflow.passwords.test_foreign_hashes import HASHES
 from tests.userflow.transfer.another_process import another_process
 from tests.userflow.transfer.files import address, emails, jsonl, reported, run, slug, table

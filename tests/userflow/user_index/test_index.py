@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from tenants.context import in_tenant
+from tenants.entering.context import in_tenant
 from tenants.models import TenantDatabase
 from tenants.states import State
 from tests.tenants.conftest import run_command

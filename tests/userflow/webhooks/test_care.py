@@ -10,7 +10,7 @@ import pytest
 from django.conf import settings as platform_settings
 
 from identity_platform.api import valkey
-from tenants.context import in_tenant, tenant_atomic
+from tenants.entering.context import in_tenant, tenant_atomic
 from tenants.models import WebhookTenant
 from tests.tenants.conftest import run_command
 from tests.userflow.mailbox import mails_to

@@ -13,7 +13,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 from django.utils.timezone import now
 
-from tenants.context import in_tenant, tenant_atomic
+from tenants.entering.context import in_tenant, tenant_atomic
 from tests.machine.conftest import within
 from tests.userflow.webhooks.conftest import Listening, deliver, listen
 from tests.userflow.webhooks.consumer import Consumer, verifies

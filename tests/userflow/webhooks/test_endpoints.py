@@ -14,8 +14,9 @@ from django.db import connections
 from django.utils.timezone import now
 
 from identity_platform.audit.models import TenantEvent
-from tenants import audit_trails, retention
-from tenants.context import in_tenant, tenant_atomic
+from tenants.entering.context import in_tenant, tenant_atomic
+from tenants.journals import audit_trails
+from tenants.lifecycle import retention
 from tenants.models import WebhookTenant
 from tests.userflow.webhooks.conftest import ENDPOINTS, Listening, deliver, listen
 from tests.userflow.webhooks.consumer import Consumer

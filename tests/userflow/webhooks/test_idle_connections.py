@@ -8,8 +8,8 @@ from pathlib import Path
 
 from django.utils.timezone import now
 
-from tenants import servers
-from tenants.capacity import main_server
+from tenants.database_servers import servers
+from tenants.lifecycle.capacity import main_server
 from tenants.models import WebhookTenant
 from tests.machine.conftest import within
 from tests.registry.processes import ROOT, environment

@@ -11,8 +11,8 @@ import pytest
 from django.db.models import F
 from django.utils.timezone import now
 
-from tenants import lookup
-from tenants.context import in_tenant
+from tenants.entering import lookup
+from tenants.entering.context import in_tenant
 from tenants.models import TenantDatabase, WebhookTenant
 from tenants.states import State
 from tests.openid.logout_receiver import LogoutReceiver, verified

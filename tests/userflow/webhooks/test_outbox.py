@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tenants.context import in_tenant, tenant_atomic
+from tenants.entering.context import in_tenant, tenant_atomic
 from tenants.models import WebhookTenant
 from tests.world import TestTenant
 from userflow.events.models import WebhookEndpoint, WebhookMessage

@@ -1,9 +1,9 @@
 from argparse import ArgumentParser
 
-from tenants.issuers import issuer_of
-from tenants.lookup import find
+from tenants.addresses.issuers import issuer_of
+from tenants.entering.lookup import find
+from tenants.lifecycle.queries import tenant_named
 from tenants.management import terminal
-from tenants.queries import tenant_named
 from userflow.tenants.actions import applications_of, change_slug
 
 

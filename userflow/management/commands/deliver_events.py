@@ -8,8 +8,9 @@ from django.conf import settings
 
 from identity_platform import tracing
 from identity_platform.serving import metrics_server
-from tenants import servers
-from tenants.backend.base import LEASES, POOL
+from tenants.backend.base import LEASES
+from tenants.backend.pool import POOL
+from tenants.database_servers import servers
 from tenants.management import terminal
 from userflow.mail_delivery import background
 from userflow.mail_delivery.deliverer import THREADS as MAIL_THREADS

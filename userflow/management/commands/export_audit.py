@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import orjson
 
-from tenants import audit_trails
+from tenants.journals import audit_trails
 from tenants.management import terminal
 from userflow.audit.actions import Filters, export_events
 

@@ -11,12 +11,15 @@ from django.db.migrations.executor import MigrationExecutor
 
 from identity_platform.crypto import SealBroken
 from identity_platform.serving.workers import FENCED
-from tenants import fences, fleet, keys, warm_pool
-from tenants.capacity import main_server
-from tenants.databases import ensure_template
+from tenants import keys
+from tenants.copies.databases import ensure_template
+from tenants.database_servers import fences
+from tenants.database_servers.servers import direct_to_global
 from tenants.errors import DataKeyLocked, InstallationFenced
+from tenants.jobs import fleet
+from tenants.lifecycle import warm_pool
+from tenants.lifecycle.capacity import main_server
 from tenants.models import Tenant
-from tenants.servers import direct_to_global
 from tenants.states import State
 from userflow.accounts.models import AdminUser
 from userflow.admins.actions import create_admin_user

@@ -2,9 +2,9 @@ from argparse import ArgumentParser
 
 from django.core.management.base import CommandError
 
+from tenants.lifecycle.queries import tenant_named
 from tenants.management import terminal
 from tenants.management.terminal import NOT_TRIED
-from tenants.queries import tenant_named
 from userflow.sessions import signing
 
 

@@ -8,8 +8,8 @@ from django.db import DatabaseError, close_old_connections
 
 from identity_platform.api.errors import ApiError
 from tenants.errors import UnknownTenant
+from tenants.lifecycle.queries import tenant_named
 from tenants.management import terminal
-from tenants.queries import tenant_named
 from userflow.directory.models import BY_COMMAND, BY_SCHEDULE, SUCCEEDED, DirectoryConfig
 from userflow.directory.runs import COUNTS
 from userflow.directory.synchronising import Ran, directories_of, directories_to_run, log, synchronise

@@ -1,0 +1,1 @@
+"""The names that belong to one tenant: slugs, issuers, domains and origins."""

@@ -1,0 +1,1 @@
+"""Backup sets of all tenants, in folders and buckets."""

@@ -1,0 +1,1 @@
+"""Find and repair contradictions between databases, and problems of tenants' databases."""

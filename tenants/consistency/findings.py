@@ -1,0 +1,40 @@
+"""What `check_consistency` finds: contradictions between a tenant's database and the global one."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tenants.entering.target import TENANT_ALIAS
+
+# Of one kind of finding. More are found once these are repaired.
+MOST_IDS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One contradiction. `rows` maps ids to numbers of rows; ids are never personal data."""
+
+    kind: str
+    rows: Mapping[str, int]
+    meaning: str
+    remedy: str
+    # Gets ids of `rows`, and returns how many rows it has changed. It runs in a transaction of the database `alias`, with the
+    # tenant entered. None if only an operator can decide.
+    repair: Callable[[Collection[str]], int] | None = None
+    alias: str = TENANT_ALIAS
+
+    @property
+    def count(self) -> int:
+        return sum(self.rows.values())
+
+
+def sealed_finding(what: str, ids: Collection[object], remedy: str, *, alias: str = TENANT_ALIAS) -> Iterator[Finding]:
+    """Yield a finding about sealed values that do not open with their owner's data key, if there are any."""
+    if ids:
+        yield Finding(
+            f"unreadable {what}",
+            {str(one): 1 for one in list(ids)[:MOST_IDS]},
+            "They were sealed under another data key or for another row.",
+            remedy,
+            alias=alias,
+        )

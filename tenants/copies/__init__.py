@@ -1,0 +1,1 @@
+"""Databases on a server, and their copies: dumps, sealed archives, comparisons."""

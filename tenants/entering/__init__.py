@@ -1,0 +1,1 @@
+"""Entering a tenant: look it up, find its database, and use the models of tenants there."""

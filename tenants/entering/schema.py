@@ -1,0 +1,142 @@
+"""The schema that this code expects in a tenant database, and upgrades to it."""
+
+import hashlib
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+
+import structlog
+from django.apps import apps
+from django.conf import settings
+from django.db import connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.utils import CursorWrapper
+from django.db.migrations import Migration
+from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.recorder import MigrationRecorder
+
+from identity_platform.postgresql.statement_timeout import no_timeout
+from tenants.entering.recorded_upgrades import Applied, DatabaseDiffers, Recording, is_repeatable
+from tenants.entering.target import TENANT_ALIAS, DatabaseTarget, in_target
+from tenants.errors import UpgradeFailed
+from tenants.failure_reasons import reason_of
+
+log = structlog.get_logger("identity.tenants")
+
+_VERSION = re.compile(r"([0-9]+)[-_][0-9a-f]{12}")
+
+
+def own_apps() -> list[str]:
+    """Return the labels of this project's apps: only their migrations run in tenant databases."""
+    return sorted(config.label for config in apps.get_app_configs() if config.name in settings.PLATFORM_APPS)
+
+
+@lru_cache(maxsize=1)
+def migration_names() -> frozenset[tuple[str, str]]:
+    """Return app and name of every migration of this code. Read from file names: importing migrations is slow."""
+    return frozenset(
+        (label, path.stem)
+        for label in own_apps()
+        for path in (Path(apps.get_app_config(label).path) / "migrations").glob("[0-9]*.py")
+    )
+
+
+@lru_cache(maxsize=1)
+def schema_version() -> str:
+    """Return the version of this code's tenant schema: the number of migrations and a digest of their names."""
+    names = sorted(f"{label}.{name}" for label, name in migration_names())
+    return f"{len(names)}-{hashlib.sha256(' '.join(names).encode()).hexdigest()[:12]}"
+
+
+def is_older(version: str) -> bool:
+    """Return whether a schema version (or a template's name suffix) is older than this code's.
+
+    During a rolling upgrade the old release must not drop databases of the new one as leftovers.
+    """
+    found = _VERSION.match(version)
+    own = schema_version()
+    if found is None or found[0].replace("_", "-") == own:
+        return False
+    return int(found[1]) <= int(own.partition("-")[0])
+
+
+def is_current(target: DatabaseTarget) -> bool:
+    """Return whether the database has every migration of this code."""
+    with in_target(target):
+        return migration_names() <= MigrationRecorder(connections[TENANT_ALIAS]).applied_migrations().keys()
+
+
+def upgrade(target: DatabaseTarget, recordings: dict[Applied, Recording] | None = None) -> list[str]:
+    """Migrate the database to this code's schema; return the names of the migrations that ran. `target` must be direct.
+
+    They run in one transaction. `recordings`, shared by the upgrades of one run, spare all but the first of equal databases the
+    planning. Raises UpgradeFailed, which names the failed migration, after rolling all back; the driver's error if the
+    database cannot be reached.
+    """
+    with in_target(target), no_timeout():
+        connection = connections[TENANT_ALIAS]
+        connection.ensure_connection()
+        try:
+            return _upgrade(connection, {} if recordings is None else recordings)
+        except DatabaseDiffers:
+            return _upgrade(connection, {})
+
+
+def _upgrade(connection: BaseDatabaseWrapper, recordings: dict[Applied, Recording]) -> list[str]:
+    at = ""
+
+    def begin(migration: str) -> None:
+        nonlocal at
+        at = migration
+
+    try:
+        with transaction.atomic(using=TENANT_ALIAS):
+            with connection.cursor() as cursor:
+                # A migration may be slow, but waiting for a lock would block the tenant. A table with pending deferred checks
+                # cannot be altered by the next migration.
+                cursor.execute(
+                    "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; "
+                    "SET LOCAL lock_timeout = '10s'; SET CONSTRAINTS ALL IMMEDIATE"
+                )
+                applied = _applied(cursor)
+            recording = recordings.get(applied)
+            if recording is None:
+                recording = _planned(connection, begin, lambda: at)
+                if recording.repeatable:
+                    recordings[applied] = recording
+            else:
+                recording.repeat(connection, begin)
+    except DatabaseDiffers:
+        raise
+    # A data migration can raise any error.
+    except Exception as problem:
+        raise UpgradeFailed(f"{at}: {reason_of(problem)}" if at else reason_of(problem)) from problem
+    return [f"{label}.{name}" for label, name in recording.migrations]
+
+
+def _planned(connection: BaseDatabaseWrapper, begin: Callable[[str], None], current: Callable[[], str]) -> Recording:
+    """Run the migrations that the database lacks, and return what they executed."""
+
+    def note(action: str, migration: Migration | None = None, fake: bool | None = None, /) -> None:
+        if action == "apply_start" and migration is not None:
+            begin(f"{migration.app_label}.{migration.name}")
+
+    own = set(own_apps())
+    executor = MigrationExecutor(connection, note)
+    targets = [node for node in executor.loader.graph.leaf_nodes() if node[0] in own]
+    plan = executor.migration_plan(targets)
+    recording = Recording([(migration.app_label, migration.name) for migration, _ in plan])
+    recording.repeatable = bool(plan) and all(is_repeatable(migration) for migration, _ in plan)
+    with recording.of(connection, current):
+        executor.migrate(targets, plan=plan)
+    return recording
+
+
+def _applied(cursor: CursorWrapper) -> Applied:
+    """Return app and name of every migration that the database has; none if it is empty."""
+    cursor.execute("SELECT to_regclass('django_migrations') IS NOT NULL")
+    if cursor.fetchone() != (True,):
+        return frozenset()
+    cursor.execute("SELECT app, name FROM django_migrations")
+    return frozenset(cursor.fetchall())

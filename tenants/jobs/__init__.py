@@ -1,0 +1,1 @@
+"""Jobs on tenants' databases: migrate, back up, restore, move, adopt."""

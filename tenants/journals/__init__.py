@@ -1,0 +1,1 @@
+"""What is recorded of tenants: audit trails, and the journal of revocations."""

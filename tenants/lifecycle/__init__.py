@@ -1,0 +1,1 @@
+"""The life of a tenant: creation, changes of state, deletion, and what expires."""

@@ -1,0 +1,1 @@
+"""What a tenant can set: declarations, values that apply, and their validation."""
