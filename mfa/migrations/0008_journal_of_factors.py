@@ -1,4 +1,4 @@
-"""Triggers that write removed factors and used backup codes for the journal (`tenants.revocations`)."""
+"""Triggers that write removed factors and used backup codes for the journal (`tenants.journals.revocations`)."""
 
 import re
 

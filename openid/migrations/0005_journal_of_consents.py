@@ -1,4 +1,4 @@
-"""A trigger that writes withdrawn consents for the journal (`tenants.revocations`)."""
+"""A trigger that writes withdrawn consents for the journal (`tenants.journals.revocations`)."""
 
 import re
 

@@ -7,7 +7,7 @@ import pytest
 from tenants.addresses.hosts import budget, check_budget
 from tenants.entering.lookup import find
 from tenants.settings.page_addresses import origin_of
-from tests.openid.relying_party import query_of
+from tests.openid.relying_party import page_of, query_of
 from tests.openid.sign_in_domains import (
     DOMAINS,
     ApiAt,
@@ -86,8 +86,7 @@ def test_request_on_its_way_goes_on(home: TestTenant, name_server: DnsServer) ->
     first, second = sign_in_domain(home, name_server), verified_domain(home, name_server)
     app = app_at(home, first["domain"])
     user = home.register()
-    on_its_way = app.authorize()
-    page = str(on_its_way.headers["Location"])
+    page = page_of(app.authorize())
     form = ApiAt(host=first["domain"], client=app.browser.client).get(page)
     assert form.status_code == 200
     set_sign_in(home, second, True)

@@ -16,7 +16,7 @@ from openid.browser import BROWSER, SESSION, cookie_name
 from openid.errors import RequestExpired, StepRequired
 from openid.models import AuthorizationRequest
 from tenants.entering.context import in_tenant
-from tests.openid.relying_party import CALLBACK, Application, query_of, register_application
+from tests.openid.relying_party import CALLBACK, Application, page_of, query_of, register_application
 from tests.parallel import run_concurrently
 from tests.world import Api, TestTenant, User
 from userflow.accounts.models import Client
@@ -58,7 +58,7 @@ def session_of(app: Application) -> EndUserSession:
 
 
 def pending_of(app: Application, response: Any) -> Pending:
-    handle = query_of(response.headers["Location"])["request"]
+    handle = query_of(page_of(response))["request"]
     with in_tenant(app.tenant.id):
         return pending_request(handle, cookie(app, BROWSER))
 
@@ -66,7 +66,7 @@ def pending_of(app: Application, response: Any) -> Pending:
 def step_of(app: Application, **changed: Any) -> str:
     """Return the step that a request needs in this browser; `done` if there was a code at once."""
     response = app.authorize(**changed)
-    if response.headers["Location"].startswith(CALLBACK):
+    if page_of(response).startswith(CALLBACK):
         return query_of(response.headers["Location"]).get("error", Step.DONE)
     with in_tenant(app.tenant.id):
         return flow.next_step(pending_of(app, response), session_of(app))

@@ -16,7 +16,7 @@ from openid.browser import SESSION, cookie_name
 from tests.mfa.people import new_user
 from tests.openid.application_sessions import allow, open_application, session_of
 from tests.openid.node_client import install_packages, verify_tokens
-from tests.openid.relying_party import Application, query_of, register_application
+from tests.openid.relying_party import Application, page_of, query_of, register_application
 from tests.openid.test_application_tokens import logout_token
 from tests.openid.test_issuers import jwks, metadata
 from tests.userflow.invitations.test_invitations import invite, token_of
@@ -110,7 +110,7 @@ def of_application(tenant: TestTenant) -> Iterator[tuple[str, str]]:
         f"{app.issuer}/par", raw=urlencode(app.parameters(), doseq=True).encode(), content_type=FORM
     )
     yield "request URI", request.json()["request_uri"]
-    yield "handle", query_of(app.authorize(prompt="login").headers["Location"])["request"]
+    yield "handle", query_of(page_of(app.authorize(prompt="login")))["request"]
     yield "code", app.code()
     tokens = app.tokens(resource=ORDERS)
     yield "for orders", tokens["access_token"]

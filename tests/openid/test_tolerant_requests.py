@@ -8,7 +8,7 @@ from openid.authorization.requests import pending_request
 from openid.browser import BROWSER, cookie_name
 from tenants.entering.context import in_tenant
 from tests.openid.pages.visitor import Visitor, begin, code_of
-from tests.openid.relying_party import Application, query_of, register_application
+from tests.openid.relying_party import Application, page_of, query_of, register_application
 from tests.userflow.sessions.clients import form
 from tests.world import PASSWORD, Api, TestTenant
 
@@ -23,7 +23,7 @@ def app(tenant: TestTenant) -> Application:
 
 
 def parameters_of(app: Application, response: Any) -> Any:
-    handle = query_of(response.headers["Location"])["request"]
+    handle = query_of(page_of(response))["request"]
     with in_tenant(app.tenant.id):
         return pending_request(handle, app.browser.client.cookies[cookie_name(BROWSER, app.tenant.id)].value).parameters
 

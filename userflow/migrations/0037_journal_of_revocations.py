@@ -1,4 +1,4 @@
-"""Triggers that write revocations of users, roles, groups, keys and webhooks for the journal (`tenants.revocations`).
+"""Triggers that write revocations of users, roles, groups, keys and webhooks for the journal (`tenants.journals.revocations`).
 
 Triggers of rows that change name their columns, so a sign-in, which writes others, does not run them.
 """

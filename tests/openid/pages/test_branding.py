@@ -86,7 +86,7 @@ def test_error_and_account_pages_show_the_branding(branded: TestTenant) -> None:
 def test_branding_costs_one_statement_of_the_tenant(tenant: TestTenant) -> None:
     visitor = Visitor(tenant)
     begin(visitor)
-    path = visitor.page.request["PATH_INFO"] + "?" + visitor.query
+    path = f"{visitor.at}?{visitor.query}"
     with capture_statements() as captured:
         visitor.opens(path)
     assert visitor.page.status_code == 200

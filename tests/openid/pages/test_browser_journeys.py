@@ -17,7 +17,6 @@ from typing import Any, Final
 import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
-from selenium.webdriver.common.keys import Keys
 
 from tests.catalogues import compiled_entries
 from tests.console.browser.place import Place
@@ -258,8 +257,7 @@ def resets_the_password(person: Traveller) -> None:
 def signs_in(person: Traveller, secret: str) -> None:
     """Sign in with the new password and a code of the app."""
     person.opens(f"{person.root}/signin")
-    person.types("E-mail address", person.email + Keys.ENTER)
-    person.sees("Enter your password")
+    person.types("E-mail address", person.email)
     person.types("Password", "wrong")
     person.clicks("Sign in")
     person.sees("The e-mail address or password is incorrect. Check both and try again.")

@@ -69,10 +69,14 @@ def verifies(person: TwoAccounts) -> None:
 
 
 def enters_the_password(person: TwoAccounts) -> None:
-    person.reads(person.email)
     person.fills("Password", PASSWORD + Keys.ENTER)
     person.reads("Authenticator app")
     person.reads(person.email)
+
+
+def enters_address_and_password(person: TwoAccounts) -> None:
+    person.fills("E-mail address", person.email)
+    person.fills("Password", PASSWORD + Keys.ENTER)
 
 
 def chooses_an_app(person: TwoAccounts) -> None:
@@ -108,10 +112,10 @@ def enters_a_code(person: TwoAccounts, *, is_late: bool) -> None:
     person.reads(person.email)
 
 
-def enters_the_address(person: TwoAccounts) -> None:
+def signs_in_again(person: TwoAccounts) -> None:
     person.opens(f"{person.root}/signin?another=1")
-    person.fills("E-mail address", person.email + Keys.ENTER)
-    person.reads("Enter your password")
+    person.fills("E-mail address", person.email)
+    enters_the_password(person)
 
 
 def asks_for_a_link(person: TwoAccounts) -> None:
@@ -143,8 +147,7 @@ def test_tabs_of_two_accounts_stay_apart(traveller: Callable[..., Traveller], st
     tabs.both(chooses_an_app)
     for number in (0, 1):
         adds_the_app(tabs.show(number), is_late=number == 1)
-    tabs.both(enters_the_address)
-    tabs.both(enters_the_password)
+    tabs.both(signs_in_again)
     for number in (0, 1):
         enters_a_code(tabs.show(number), is_late=number == 1)
     tabs.both(asks_for_a_link)
@@ -167,13 +170,12 @@ def test_tabs_approve_devices_for_the_account_they_show(
         asked = {"client_id": television, "scope": "openid email"}
         codes.append(requests.post(f"{place.url}{person.root}/device_authorization", asked, timeout=60).json())
         tabs.show(number).opens(f"{person.root}/device?user_code={codes[number]['user_code']}")
-        person.fills("E-mail address", person.email + Keys.ENTER)
-        person.reads("Enter your password")
+        person.reads("to continue to Television")
     for number in (0, 1):
-        tabs.show(number).fills("Password", PASSWORD + Keys.ENTER)
+        enters_address_and_password(tabs.show(number))
         if number == 1:
             opens_again(person)
-            person.fills("Password", PASSWORD + Keys.ENTER)
+            enters_address_and_password(person)
         person.reads(codes[number]["user_code"])
     tabs.show(0).presses("Allow")
     opens_again(person)

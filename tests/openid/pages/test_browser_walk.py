@@ -73,7 +73,7 @@ def enters_the_password(person: Traveller) -> None:
     person.opens(f"{person.root}/signin")
     person.types("E-mail address", person.email)
     person.types("Password", PASSWORD + Keys.ENTER)
-    person.waits_until(lambda: "/signin" not in person.browser.current_url)
+    person.waits_until(lambda: not urlsplit(person.browser.current_url).path.endswith("/signin"))
     person.has_scripts = True
     person.prepare()
     person.browser.refresh()

@@ -32,7 +32,6 @@ def test_user_signs_a_television_in(place: Place, shop: dict[str, Any], person: 
     person.presses("Continue")
     person.reads("to continue to Television")
     person.fills("E-mail address", register(place, shop))
-    person.presses("Continue")
     person.fills("Password", PASSWORD)
     person.presses("Sign in")
     person.reads("Sign in to Television on another device?")

@@ -39,7 +39,6 @@ def test_response_is_posted_to_the_application(place: Place, shop: dict[str, Any
     asked = {"client_id": client_id, "redirect_uri": callback.url, "response_mode": "form_post"}
     person.begins(**asked)
     person.fills("E-mail address", register(place, shop))
-    person.presses("Continue")
     person.fills("Password", PASSWORD)
     person.presses("Sign in")
     person.presses("Allow")

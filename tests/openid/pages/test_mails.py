@@ -201,7 +201,9 @@ def test_required_verification_by_code_leads_to_application(new_tenant: Callable
     assert f"/t/{tenant.slug}/verify-email#token={token_in(sent)}" in sent.body
     visitor.sends(email=email, code="000000" if code_in(sent) != "000000" else "111111")
     assert "invalid or has expired" in visitor.words
-    assert code_of(visitor.sends(email=email, code=code_in(sent), password=PASSWORD))
+    visitor.sends(email=email, code=code_in(sent))
+    assert visitor.at == "signin/password"
+    assert code_of(visitor.sends(password=PASSWORD))
 
 
 def test_link_verifies_address_of_signed_in_user(tenant: TestTenant) -> None:

@@ -232,6 +232,9 @@ def test_two_tabs_approve_their_own_devices(tenant: TestTenant, user: User, othe
     enters_password(first, user)
     enters_password(second, other)
     is_refused(second)
+    # It goes on with the account that has signed in, until another one is chosen.
+    assert (second.at, user.email in second.words) == ("consent", True)
+    second.opens(f"signin?{second.query}&another=1")
     enters_password(second, other)
     for visitor, device in zip((first, second), devices, strict=True):
         assert (visitor.at, device.codes["user_code"] in visitor.words) == ("consent", True)

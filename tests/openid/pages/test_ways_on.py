@@ -87,7 +87,7 @@ def test_back_from_second_step_and_step_up_leads_on(tenant: TestTenant) -> None:
     visitor.sends(sms_code=code_to(person.phone))
     assert code_of(visitor.sends(allow="1"))
     visitor.opens("step-up?next=security")
-    expected = {"signin", "signin/password", "signin/verify", "consent", "step-up"}
+    expected = {"authorize", "signin/verify", "consent", "step-up"}
     assert expected <= visitor.goes_back()
 
 
