@@ -14,6 +14,7 @@ from openid.pages.forms import PasswordForm
 from openid.pages.journey import source_of
 from tenants.entering.context import in_tenant, tenant_atomic
 from tenants.models import Tenant, TenantDatabase
+from tests.mfa.people import new_user
 from tests.openid.pages.visitor import Visitor, begin, code_of
 from tests.userflow.sessions.clients import FORM
 from tests.world import PASSWORD, TestTenant, capture_statements
@@ -120,19 +121,20 @@ def kind_of_journey(visitor: Visitor) -> str:
 
 
 def test_cookies_of_another_tenant_mean_nothing(tenant: TestTenant, other_tenant: TestTenant) -> None:
-    visitor, user = Visitor(tenant), tenant.register()
+    visitor, user = Visitor(tenant), new_user(tenant).enrol_totp()
     visitor.opens("signin")
-    visitor.sends(email=user.email, password="wrong password 1")
+    visitor.sends(email=user.email, password=PASSWORD)
     kind_of_steps = kind_of_journey(visitor)
     steps = visitor.client.cookies[cookie_name(kind_of_steps, tenant.id)].value
-    visitor.sends(email=user.email, password=PASSWORD)
+    visitor.sends(code=user.code(1))
     elsewhere = Visitor(other_tenant)
     for kind, value in ((SESSION, visitor.session or ""), (kind_of_steps, steps), (STEPS, steps)):
         elsewhere.client.cookies[cookie_name(kind, other_tenant.id)] = value
     elsewhere.opens("account")
     assert elsewhere.at == "signin"
-    elsewhere.opens("signin/password")
-    assert elsewhere.at == "signin"
+    for page in ("signin/password", "signin/verify"):
+        elsewhere.opens(page)
+        assert elsewhere.at == "signin"
 
 
 def test_handle_of_another_browser_is_rejected(tenant: TestTenant) -> None:
@@ -178,11 +180,11 @@ def test_no_parameter_redirects_elsewhere(tenant: TestTenant) -> None:
 
 def test_cookies_are_host_only_secure_and_unreadable(tenant: TestTenant) -> None:
     with override_settings(COOKIE_PREFIX="__Host-", SESSION_COOKIE_SECURE=True):
-        visitor, user = Visitor(tenant), tenant.register()
-        visitor.signs_in(user)
+        visitor, waiting = Visitor(tenant), new_user(tenant).enrol_totp()
+        visitor.signs_in(tenant.register())
         visitor.sends(name="A name")
         visitor.opens("signin?another=1")
-        visitor.sends(email=user.email, password="wrong password 1")
+        visitor.sends(email=waiting.email, password=PASSWORD)
         for kind in (SESSION, BROWSER, kind_of_journey(visitor)):
             name = cookie_name(kind, tenant.id)
             assert name.startswith("__Host-")
