@@ -503,7 +503,7 @@ def test_revision_rises_above_that_of_another_row_of_the_same_server(monkeypatch
     assert before is not None
     DatabaseServer.objects.filter(pk=server.pk).update(fence_revision=before.revision - 3)
     # As if another row with another login led to it, and had the higher counter.
-    monkeypatch.setattr(fences, "look", lambda **_: ())
+    monkeypatch.setattr(fence_counters, "look", lambda **_: ())
     fence_counters.advance(server)
     after = fences.read_mark(server)
     assert after is not None
