@@ -46,6 +46,11 @@ class Tenant:
         """Return the issuer, as its metadata names it."""
         return f"{self.server.url.rstrip('/')}/t/{self.slug}"
 
+    def mutual_tls_endpoint(self, name: str) -> str:
+        """Return the address of an endpoint for clients with certificates (RFC 8705 section 5)."""
+        metadata = self.server.call("GET", f"t/{self.slug}/.well-known/openid-configuration")
+        return str({**metadata, **metadata.get("mtls_endpoint_aliases", {})}[name])
+
     def register(self) -> Person:
         """Register a user with a name and claims of a profile."""
         person = Person(f"ann-{secrets.token_hex(6)}@example.com", secrets.token_urlsafe(18))
