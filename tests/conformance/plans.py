@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tests.conformance.keys import new_rsa_key, private_jwk
 from tests.conformance.tenants import Tenant
 from tests.openid.certificates import SUBJECT, Authority, Certified, self_signed
 
@@ -88,7 +89,9 @@ def fapi_with_certificates(tenant: Tenant, callback: str) -> Configuration:
         ("2", f"{callback}/callback{QUERY}", own, by_own),
     ):
         client = tenant.add_client(redirect_uris=[address], **fields, **BOUND)
-        configuration[f"client{number}"] = {"client_id": client["client_id"], "scope": FAPI_SCOPES}
+        # The suite needs a key in its configuration, although nothing is signed with it.
+        keys = {"keys": [private_jwk(new_rsa_key(), "PS256", "unused")]}
+        configuration[f"client{number}"] = {"client_id": client["client_id"], "scope": FAPI_SCOPES, "jwks": keys}
         configuration[f"mtls{number}"] = _connection(certified)
     configuration["mtls"]["ca"] = authority.pem
     return configuration
