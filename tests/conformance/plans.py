@@ -56,14 +56,14 @@ def backchannel_logout(tenant: Tenant, callback: str) -> Configuration:
     return logout(tenant, callback, backchannel_logout_uri=f"{callback}/backchannel_logout")
 
 
-def fapi(tenant: Tenant, callback: str) -> Configuration:
+def fapi(tenant: Tenant, callback: str, profile: str = "fapi2") -> Configuration:
     """Configure the plans of FAPI 2.0 with `private_key_jwt` and DPoP."""
     configuration: Configuration = {
         "server": {"discoveryUrl": f"{tenant.issuer}/.well-known/openid-configuration"},
         "resource": {"resourceUrl": f"{tenant.issuer}/userinfo"},
     }
     for role, address in (("client", f"{callback}/callback"), ("client2", f"{callback}/callback{QUERY}")):
-        client, keys = tenant.add_signing_client("PS256", redirect_uris=[address], security_profile="fapi2")
+        client, keys = tenant.add_signing_client("PS256", redirect_uris=[address], security_profile=profile)
         configuration[role] = {
             "client_id": client["client_id"],
             "scope": FAPI_SCOPES,
@@ -71,6 +71,11 @@ def fapi(tenant: Tenant, callback: str) -> Configuration:
             "dpop_signing_alg": "ES256",
         }
     return configuration
+
+
+def fapi_with_signed_messages(tenant: Tenant, callback: str) -> Configuration:
+    """Configure the plan of FAPI 2.0 Message Signing."""
+    return fapi(tenant, callback, "fapi2_message_signing")
 
 
 def fapi_with_certificates(tenant: Tenant, callback: str) -> Configuration:
@@ -172,6 +177,6 @@ PLANS = {
         "fapi2-message-signing-final-test-plan",
         "FAPI 2.0 Message Signing Final, signed requests and JARM",
         {**FAPI, "fapi_request_method": "signed_non_repudiation", "fapi_response_mode": "jarm"},
-        fapi,
+        fapi_with_signed_messages,
     ),
 }
