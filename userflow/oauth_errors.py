@@ -8,7 +8,9 @@ class InvalidClient(errors.OAuthError):
 
     status = 401
     code = "invalid_client"
-    message = "Client authentication failed: the client is unknown or inactive, or its secret, key or certificate is wrong."
+    message = (
+        "Client authentication failed: the client is unknown or inactive, or its secret, key or certificate is wrong."
+    )
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message, headers={"WWW-Authenticate": 'Basic realm="clients", charset="UTF-8"'})

@@ -79,7 +79,7 @@ def fapi_with_signed_messages(tenant: Tenant, callback: str) -> Configuration:
 
 
 def fapi_with_certificates(tenant: Tenant, callback: str) -> Configuration:
-    """Configure the plan of FAPI 2.0 with mutual TLS: an authority has issued the first certificate, the second is self-signed."""
+    """Configure the plan of FAPI 2.0 with mutual TLS: a certificate of an authority, and a self-signed one."""
     authority, own = Authority(), self_signed()
     issued = authority.issue()
     by_authority = {

@@ -31,7 +31,9 @@ def proxied(settings: Any) -> None:
 def profiled(request: pytest.FixtureRequest, tenant: TestTenant) -> Profiled:
     """Return an application with the profile, a user at its browser, and its certificate."""
     authority, own = Authority(), self_signed()
-    certified, fields = (authority.issue(), by_authority(authority)) if "self" not in request.param else (own, by_own(own))
+    certified, fields = (
+        (authority.issue(), by_authority(authority)) if "self" not in request.param else (own, by_own(own))
+    )
     app = client_of(tenant, **PROFILE, **fields)
     app.sign_in(tenant.register())
     return app, certified

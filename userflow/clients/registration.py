@@ -174,7 +174,9 @@ def check_metadata(client: Client, before: Client | None = None) -> None:
     if client.type != CONFIDENTIAL and not client.require_pkce:
         problems["require_pkce"] = ["A public client always needs PKCE. Leave it true."]
     if not client.require_nonce and (client.type != CONFIDENTIAL or client.require_pkce):
-        problems.setdefault("require_nonce", ["Only a confidential client with require_pkce: false can have false. Send true."])
+        problems.setdefault(
+            "require_nonce", ["Only a confidential client with require_pkce: false can have false. Send true."]
+        )
     bound = client.dpop_bound_access_tokens or client.tls_client_certificate_bound_access_tokens
     if client.type != CONFIDENTIAL and not bound and client.refresh_token_rotation is False:
         problems["refresh_token_rotation"] = [
