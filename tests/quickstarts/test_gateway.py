@@ -12,7 +12,7 @@ from django.utils.timezone import now
 
 from tenants.context import in_tenant
 from tests.examples.form_browser import FormBrowser
-from tests.quickstarts.application import Application
+from tests.quickstarts.application import PYTHON_PROGRAMS, Application
 from tests.quickstarts.page import BLOCKS, block
 from tests.world import TestTenant, User
 from userflow.accounts.models import EndUser
@@ -58,7 +58,8 @@ def programs(tmp_path: Path) -> Path:
         if line.startswith("go install ")
     ]
     folder = tmp_path / "programs"
-    environment = {**os.environ, "GOBIN": str(folder)}
+    path = f"{PYTHON_PROGRAMS}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "GOBIN": str(folder)}
     subprocess.run(command.split(), env=environment, check=True, timeout=BUILD_SECONDS, capture_output=True)
     return folder
 
