@@ -27,7 +27,7 @@ class ReadsHeaders(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         names = ("X-Forwarded-User", "X-Forwarded-Email")
-        content = " ".join(self.headers.get(name, "nobody") for name in names).encode()
+        content = " ".join(self.headers.get(name, "") for name in names).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()

@@ -107,9 +107,7 @@ class ClientChanges(serializers.Serializer[object]):
         required=False, help_text="false: confidential clients only; they then send `nonce` with `openid`."
     )
     require_nonce = Boolean(
-        required=False,
-        help_text="false, with require_pkce: false, is for libraries that can send neither: a stolen code can then be "
-        "injected (RFC 9700 section 2.1.1).",
+        required=False, help_text="false: for libraries that can send neither, which allows code injection (RFC 9700)."
     )
     dpop_bound_access_tokens = Boolean(required=False)
     tls_client_certificate_bound_access_tokens = Boolean(required=False)

@@ -3669,7 +3669,7 @@ export interface components {
             redirect_uris?: string[] | null;
             /** @description Whether a refresh replaces the refresh token; null: unless the client proves a key. Always true for a public client without DPoP. */
             refresh_token_rotation?: boolean | null;
-            /** @description false, with require_pkce: false, is for libraries that can send neither: a stolen code can then be injected (RFC 9700 section 2.1.1). */
+            /** @description false: for libraries that can send neither, which allows code injection (RFC 9700). */
             require_nonce?: boolean | null;
             /** @description Whether only pushed authorization requests are accepted (RFC 9126). */
             require_par?: boolean | null;
