@@ -4,11 +4,13 @@ from identity_platform.api import errors
 
 
 class InvalidClient(errors.OAuthError):
-    """401 `invalid_client` (RFC 6749 section 5.2): unknown client, wrong secret or inactive client."""
+    """401 `invalid_client` (RFC 6749 section 5.2): unknown or inactive client, or wrong secret, assertion or certificate."""
 
     status = 401
     code = "invalid_client"
-    message = "Client authentication failed: the client is unknown or inactive, or the secret is wrong."
+    message = (
+        "Client authentication failed: the client is unknown or inactive, or its secret, key or certificate is wrong."
+    )
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message, headers={"WWW-Authenticate": 'Basic realm="clients", charset="UTF-8"'})

@@ -57,6 +57,7 @@ _GROUPS: Final[tuple[tuple[Text, tuple[str, ...]], ...]] = (
             *SUBJECT_FIELDS,
             AUTHORITIES,
             "require_pkce",
+            "require_nonce",
             "require_par",
             "dpop_bound_access_tokens",
             "tls_client_certificate_bound_access_tokens",

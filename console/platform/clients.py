@@ -79,6 +79,7 @@ def show(request: HttpRequest, client_id: UUID) -> HttpResponse:
         (_("Sign-in by JSON"), signs_in_directly(client)),
         (_("Requires pushed requests"), client.require_par),
         (_("Requires PKCE"), client.require_pkce),
+        (_("Requires nonce without PKCE"), client.require_nonce),
         (_("Requires DPoP"), client.dpop_bound_access_tokens),
         (_("Tokens bound to the certificate"), client.tls_client_certificate_bound_access_tokens),
         (_("Subject of the certificate"), next(filter(None, (getattr(client, name) for name in SUBJECT_FIELDS)), None)),

@@ -216,6 +216,14 @@ class ClientForm(ApiForm):
         initial=True,
         help_text=_("Switch it off only for a confidential client whose library cannot send it."),
     )
+    require_nonce = fields.Tick(
+        label=_("Require nonce in requests without PKCE"),
+        initial=True,
+        help_text=_(
+            "Switch it off only for a library that can send neither: someone who steals a code can then sign in to the "
+            "application with it (code injection, RFC 9700 section 2.1.1)."
+        ),
+    )
     dpop_bound_access_tokens = fields.Tick(label=_("Require DPoP"))
     tls_client_certificate_bound_access_tokens = fields.Tick(
         label=_("Bind tokens to the certificate of the application (mutual TLS)")
@@ -265,7 +273,7 @@ class ClientForm(ApiForm):
         self.fields["grant_types"].initial = list(kind.grant_types)
         if kind.type != CONFIDENTIAL:
             # A public client authenticates with nothing and always needs PKCE.
-            for name in (*CREDENTIAL_FIELDS, "require_pkce"):
+            for name in (*CREDENTIAL_FIELDS, "require_pkce", "require_nonce"):
                 del self.fields[name]
 
     def needed_groups(self) -> list[FieldGroup]:

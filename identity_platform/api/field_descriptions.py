@@ -158,6 +158,7 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     "require_par": "Whether only pushed authorization requests are accepted (RFC 9126).",
     "security_profile": "Security profile of the client.",
     "require_pkce": "Whether authorization requests need PKCE (RFC 7636); always for a public client.",
+    "require_nonce": "Whether requests for openid without PKCE need nonce.",
     "dpop_bound_access_tokens": "Whether the token endpoint requires DPoP (RFC 9449).",
     "tls_client_certificate_bound_access_tokens": "Whether tokens are bound to the client's certificate (RFC 8705).",
     "tls_client_auth_subject_dn": "Subject of the certificate; null: none.",

@@ -165,8 +165,8 @@ def read_parameters(sent: Sent, *, tenant: TenantContext, client: Client, redire
     scopes = granted_scopes(sent.get("scope"), client.scopes)
     mapped = mapped_claims_of(scopes, tenant)
     hint = _hint(sent.get("id_token_hint"), tenant=tenant, client=client)
-    if OPENID in scopes and not sent.get("nonce") and not sent.get("code_challenge"):
-        # One of the two has to bind the code to the browser (RFC 9700 section 2.1.1).
+    if OPENID in scopes and client.require_nonce and not sent.get("nonce") and not sent.get("code_challenge"):
+        # One of the two has to bind the code to the browser (RFC 9700 section 2.1.1), unless the library can send neither.
         raise RequestRejected("invalid_request", "nonce is missing. Send it, or use PKCE.")
     return Parameters(
         redirect_uri=redirect_uri,

@@ -39,6 +39,8 @@ def main(words: list[str]) -> int:
             pages = HostedPages(browser, arguments.suite.rstrip("/") + "/")
             for key in arguments.plans or PLANS:
                 plan = PLANS[key]
+                # Registering clients needs a recent authentication, and a plan can take longer than that lasts.
+                sign_in(platform)
                 at = create_tenant(platform) if plan.on_new_tenant else tenant
                 outcomes = run_plan(suite, pages, at, plan, arguments.modules)
                 is_fine = is_fine and all(outcome.result in FINE for outcome in outcomes)

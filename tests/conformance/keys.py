@@ -2,9 +2,14 @@
 
 import base64
 
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
 
 Jwk = dict[str, str]
+
+
+def new_rsa_key() -> RSAPrivateKey:
+    """Return a new key of 2048 bits."""
+    return generate_private_key(public_exponent=65537, key_size=2048)
 
 
 def public_jwk(key: RSAPrivateKey, algorithm: str, key_id: str) -> Jwk:

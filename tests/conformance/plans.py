@@ -4,11 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tests.conformance.keys import new_rsa_key, private_jwk
 from tests.conformance.tenants import Tenant
+from tests.openid.certificates import SUBJECT, Authority, Certified, self_signed
 
 Configuration = dict[str, Any]
 # What the suite asks for with the second of two clients.
 QUERY = "?dummy1=lorem&dummy2=ipsum"
+FAPI_SCOPES = "openid profile email offline_access"
+BOUND = {"security_profile": "fapi2", "tls_client_certificate_bound_access_tokens": True}
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,8 @@ class Plan:
 
 def confidential(tenant: Tenant, callback: str, **fields: Any) -> dict[str, str]:
     """Register a client that may leave PKCE out, as the requests of the suite do; return its id and secret."""
-    client = tenant.add_client(redirect_uris=[f"{callback}/callback"], require_pkce=False, **fields)
+    fields = {"require_pkce": False, "require_nonce": False, **fields}
+    client = tenant.add_client(redirect_uris=[f"{callback}/callback"], **fields)
     return {"client_id": client["client_id"], "client_secret": client["client_secret"]}
 
 
@@ -51,21 +56,72 @@ def backchannel_logout(tenant: Tenant, callback: str) -> Configuration:
     return logout(tenant, callback, backchannel_logout_uri=f"{callback}/backchannel_logout")
 
 
-def fapi(tenant: Tenant, callback: str) -> Configuration:
+def fapi(tenant: Tenant, callback: str, profile: str = "fapi2") -> Configuration:
     """Configure the plans of FAPI 2.0 with `private_key_jwt` and DPoP."""
     configuration: Configuration = {
         "server": {"discoveryUrl": f"{tenant.issuer}/.well-known/openid-configuration"},
         "resource": {"resourceUrl": f"{tenant.issuer}/userinfo"},
     }
     for role, address in (("client", f"{callback}/callback"), ("client2", f"{callback}/callback{QUERY}")):
-        client, keys = tenant.add_signing_client("PS256", redirect_uris=[address], security_profile="fapi2")
+        client, keys = tenant.add_signing_client("PS256", redirect_uris=[address], security_profile=profile)
         configuration[role] = {
             "client_id": client["client_id"],
-            "scope": "openid profile email offline_access",
+            "scope": FAPI_SCOPES,
             "jwks": keys,
             "dpop_signing_alg": "ES256",
         }
     return configuration
+
+
+def fapi_with_signed_messages(tenant: Tenant, callback: str) -> Configuration:
+    """Configure the plan of FAPI 2.0 Message Signing."""
+    return fapi(tenant, callback, "fapi2_message_signing")
+
+
+def fapi_with_certificates(tenant: Tenant, callback: str) -> Configuration:
+    """Configure the plan of FAPI 2.0 with mutual TLS: a certificate of an authority, and a self-signed one."""
+    authority, own = Authority(), self_signed()
+    issued = authority.issue()
+    by_authority = {
+        "token_endpoint_auth_method": "tls_client_auth",
+        "tls_client_auth_subject_dn": SUBJECT,
+        "tls_client_auth_authorities": authority.pem,
+    }
+    by_own = {"token_endpoint_auth_method": "self_signed_tls_client_auth", "jwks": {"keys": [own.jwk]}}
+    configuration = _fapi_server(tenant)
+    for number, address, certified, fields in (
+        ("", f"{callback}/callback", issued, by_authority),
+        ("2", f"{callback}/callback{QUERY}", own, by_own),
+    ):
+        client = tenant.add_client(redirect_uris=[address], **fields, **BOUND)
+        # The suite needs a key in its configuration, although nothing is signed with it.
+        keys = {"keys": [private_jwk(new_rsa_key(), "PS256", "unused")]}
+        configuration[f"client{number}"] = {"client_id": client["client_id"], "scope": FAPI_SCOPES, "jwks": keys}
+        configuration[f"mtls{number}"] = _connection(certified)
+    configuration["mtls"]["ca"] = authority.pem
+    return configuration
+
+
+def fapi_bound_to_certificates(tenant: Tenant, callback: str) -> Configuration:
+    """Configure the plan of FAPI 2.0 with `private_key_jwt` and tokens that are bound to certificates."""
+    configuration = _fapi_server(tenant)
+    for number, address in (("", f"{callback}/callback"), ("2", f"{callback}/callback{QUERY}")):
+        client, keys = tenant.add_signing_client("PS256", redirect_uris=[address], **BOUND)
+        configuration[f"client{number}"] = {"client_id": client["client_id"], "scope": FAPI_SCOPES, "jwks": keys}
+        configuration[f"mtls{number}"] = _connection(self_signed())
+    return configuration
+
+
+def _fapi_server(tenant: Tenant) -> Configuration:
+    """Return the addresses for clients with certificates."""
+    return {
+        "server": {"discoveryUrl": f"{tenant.issuer}/.well-known/openid-configuration"},
+        "resource": {"resourceUrl": tenant.mutual_tls_endpoint("userinfo_endpoint")},
+    }
+
+
+def _connection(certified: Certified) -> dict[str, str]:
+    return {"cert": certified.pem, "key": certified.key_pem}
 
 
 STATIC = {"server_metadata": "discovery", "client_registration": "static_client"}
@@ -105,10 +161,22 @@ PLANS = {
         FAPI,
         fapi,
     ),
+    "fapi2-mtls": Plan(
+        "fapi2-security-profile-final-test-plan",
+        "FAPI 2.0 Security Profile Final, mutual TLS",
+        {**FAPI, "client_auth_type": "mtls", "sender_constrain": "mtls"},
+        fapi_with_certificates,
+    ),
+    "fapi2-bound-to-certificates": Plan(
+        "fapi2-security-profile-final-test-plan",
+        "FAPI 2.0 Security Profile Final, `private_key_jwt` and certificate-bound tokens",
+        {**FAPI, "sender_constrain": "mtls"},
+        fapi_bound_to_certificates,
+    ),
     "fapi2-message-signing": Plan(
         "fapi2-message-signing-final-test-plan",
         "FAPI 2.0 Message Signing Final, signed requests and JARM",
         {**FAPI, "fapi_request_method": "signed_non_repudiation", "fapi_response_mode": "jarm"},
-        fapi,
+        fapi_with_signed_messages,
     ),
 }

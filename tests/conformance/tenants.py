@@ -4,9 +4,7 @@ import secrets
 from dataclasses import dataclass
 from typing import Any
 
-from cryptography.hazmat.primitives.asymmetric import rsa
-
-from tests.conformance.keys import private_jwk, public_jwk
+from tests.conformance.keys import new_rsa_key, private_jwk, public_jwk
 from tests.conformance.web import Server
 
 # The user's claims of the scope `profile`, by the setting of the tenant.
@@ -46,6 +44,11 @@ class Tenant:
         """Return the issuer, as its metadata names it."""
         return f"{self.server.url.rstrip('/')}/t/{self.slug}"
 
+    def mutual_tls_endpoint(self, name: str) -> str:
+        """Return the address of an endpoint for clients with certificates (RFC 8705 section 5)."""
+        metadata = self.server.call("GET", f"t/{self.slug}/.well-known/openid-configuration")
+        return str({**metadata, **metadata.get("mtls_endpoint_aliases", {})}[name])
+
     def register(self) -> Person:
         """Register a user with a name and claims of a profile."""
         person = Person(f"ann-{secrets.token_hex(6)}@example.com", secrets.token_urlsafe(18))
@@ -63,7 +66,7 @@ class Tenant:
 
     def add_signing_client(self, algorithm: str, **fields: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Create a client with a new key; return it with the private key as a key set."""
-        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        key = new_rsa_key()
         key_id = f"{algorithm.lower()}-{secrets.token_hex(4)}"
         client = self.add_client(jwks={"keys": [public_jwk(key, algorithm, key_id)]}, **fields)
         return client, {"keys": [private_jwk(key, algorithm, key_id)]}

@@ -14,8 +14,8 @@ from tests.openapi.document import PARTS, document, part
 from tests.openid.node_client import install_packages, node_programs
 
 FOLDER = Path(__file__).parent / "node"
-# Generators and pages load a part, or the whole, compressed.
-LARGEST_PART, LARGEST_BYTES, LARGEST_COMPRESSED_BYTES = 315_000, 525_000, 64_000
+# Generators and pages load a part, or the whole, compressed. Each field of a client is in several schemas and examples.
+LARGEST_PART, LARGEST_BYTES, LARGEST_COMPRESSED_BYTES = 315_000, 526_000, 64_000
 
 
 @pytest.fixture

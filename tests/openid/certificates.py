@@ -13,7 +13,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from tests.userflow.clients.keys import public_jwk
-from userflow.sessions.sender_constraint import thumbprint_of
 
 HEADER = "X-Client-Cert"
 SUBJECT = "CN=client,O=Example,C=DE"
@@ -46,7 +45,8 @@ class Certified:
 
     @property
     def thumbprint(self) -> str:
-        return thumbprint_of(self.certificate)
+        """The member `x5t#S256` of bound tokens (RFC 8705 section 3.1)."""
+        return base64.urlsafe_b64encode(self.certificate.fingerprint(hashes.SHA256())).rstrip(b"=").decode()
 
     @property
     def headers(self) -> dict[str, str]:

@@ -2,14 +2,17 @@
 
 from typing import Any
 
+import jwt
 import pytest
 
 from tests.openid.relying_party import Application, query_of, register_application
 from tests.openid.test_code_exchange import error_of
-from tests.userflow.clients.test_clients import path
+from tests.userflow.clients.keys import key_set, new_key, public_jwk
+from tests.userflow.clients.test_clients import create, path
 from tests.userflow.sessions.aged import aged
 from tests.userflow.sessions.clients import basic, form
-from tests.world import Api, TestTenant
+from tests.world import Api, TestTenant, capture_statements
+from userflow.accounts.models import Client
 
 WITHOUT: dict[str, Any] = {"code_challenge": None, "code_challenge_method": None}
 
@@ -98,3 +101,71 @@ def test_turning_pkce_off_requires_recent_authentication(tenant: TestTenant) -> 
     off = tenant.api.patch(path(tenant, client["id"]), {"require_pkce": False})
     assert (off.status_code, off.json()["require_pkce"]) == (200, False)
     assert stale.patch(path(tenant, client["id"]), {"require_pkce": True}).status_code == 200
+
+
+# --- neither PKCE nor nonce ------------------------------------------------------------------------------------------
+
+NEITHER: dict[str, Any] = {"require_pkce": False, "require_nonce": False}
+
+
+def test_client_that_can_send_neither_gets_a_code(tenant: TestTenant, app: Application) -> None:
+    own, bare = path(tenant, app.client["id"]), {**WITHOUT, "nonce": None}
+    assert tenant.api.get(own).json()["require_nonce"] is True
+    assert tenant.api.patch(own, {"require_nonce": False}).json()["require_nonce"] is False
+    response = exchange(app, app.code(**bare), code_verifier=None)
+    assert response.status_code == 200, response.content
+    claims = jwt.decode(response.json()["id_token"], options={"verify_signature": False})
+    assert "nonce" not in claims
+    sent = {name: value for name, value in app.parameters(**bare).items() if value is not None}
+    assert push(app, sent).status_code == 201
+    # What is sent counts as before.
+    assert error_of(exchange(app, app.code(), code_verifier=None)) == "invalid_grant"
+    assert tenant.api.patch(own, {"require_nonce": True}).status_code == 200
+    assert rejected(app, **bare)["error"] == "invalid_request"
+
+
+def test_require_nonce_costs_no_statement(app: Application) -> None:
+    with capture_statements() as with_nonce:
+        assert app.code(**WITHOUT)
+    Client.objects.filter(pk=app.client["id"]).update(require_nonce=False)
+    with capture_statements() as without:
+        assert app.code(**WITHOUT, nonce=None)
+    assert without.counts == with_nonce.counts
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"require_nonce": False},
+        {"type": "confidential", "require_nonce": False},
+        {"type": "confidential", "require_nonce": False, "require_pkce": True},
+    ],
+    ids=str,
+)
+def test_client_with_pkce_cannot_go_without_nonce(tenant: TestTenant, fields: dict[str, Any]) -> None:
+    response = create(tenant, **fields)
+    assert (response.status_code, list(response.json()["details"])) == (400, ["require_nonce"])
+
+
+def test_later_changes_cannot_contradict_require_nonce(tenant: TestTenant) -> None:
+    client = register_application(tenant, type="confidential", **NEITHER)
+    own = path(tenant, client["id"])
+    for changes, field in (({"require_pkce": True}, "require_nonce"), ({"type": "public"}, "type")):
+        response = tenant.api.patch(own, changes)
+        assert (response.status_code, list(response.json()["details"])) == (400, [field])
+    # A security profile sets both, as it sets its other fields.
+    keys = key_set(public_jwk(new_key()))
+    profiled = tenant.api.patch(own, {"security_profile": "fapi2", "jwks": keys})
+    assert profiled.status_code == 200, profiled.content
+    assert (profiled.json()["require_pkce"], profiled.json()["require_nonce"]) == (True, True)
+    response = tenant.api.patch(own, {"require_nonce": False})
+    assert (response.status_code, list(response.json()["details"])) == (400, ["require_nonce"])
+
+
+def test_turning_nonce_off_requires_recent_authentication(tenant: TestTenant) -> None:
+    client = register_application(tenant, type="confidential", require_pkce=False)
+    own, stale = path(tenant, client["id"]), Api(token=aged(str(tenant.api.token), 16))
+    response = stale.patch(own, {"require_nonce": False})
+    assert (response.status_code, response.json()["code"]) == (401, "insufficient_user_authentication")
+    assert tenant.api.patch(own, {"require_nonce": False}).status_code == 200
+    assert stale.patch(own, {"require_nonce": True}).status_code == 200

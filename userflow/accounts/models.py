@@ -374,6 +374,8 @@ class Client(models.Model):
     require_par = models.BooleanField(default=False, db_default=False)
     # Always true for a public client.
     require_pkce = models.BooleanField(default=True, db_default=True)
+    # Whether requests for `openid` without PKCE need `nonce`.
+    require_nonce = models.BooleanField(default=True, db_default=True)
     dpop_bound_access_tokens = models.BooleanField(default=False, db_default=False)
     # Mutual TLS (RFC 8705). One of the five names is in the certificate of `tls_client_auth`; the authorities (PEM) issue it.
     tls_client_certificate_bound_access_tokens = models.BooleanField(default=False, db_default=False)

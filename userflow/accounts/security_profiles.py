@@ -64,6 +64,7 @@ _FAPI2: Final = SecurityProfile(
         ),
         "require_par": Demand(True, "FAPI 2.0 allows pushed authorization requests only. Send true or leave it out."),
         "require_pkce": Demand(True, "FAPI 2.0 needs PKCE. Send true or leave it out."),
+        "require_nonce": Demand(True, "FAPI 2.0 does not allow requests without PKCE. Send true or leave it out."),
         "dpop_bound_access_tokens": Demand(
             True,
             "FAPI 2.0 allows tokens that are bound to a key only. Send true or leave it out.",

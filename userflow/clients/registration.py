@@ -25,7 +25,13 @@ CREDENTIAL_FIELDS: Final = frozenset({"token_endpoint_auth_method", "jwks", "jwk
 REACH_FIELDS: Final = frozenset({"redirect_uris", "audiences", "allowed_origins"})
 # Turning one of these off lets a stolen token or a manipulated request through.
 PROTECTION_FIELDS: Final = frozenset(
-    {"require_par", "require_pkce", "dpop_bound_access_tokens", "tls_client_certificate_bound_access_tokens"}
+    {
+        "require_par",
+        "require_pkce",
+        "require_nonce",
+        "dpop_bound_access_tokens",
+        "tls_client_certificate_bound_access_tokens",
+    }
 )
 # RS256 is what most client libraries expect unless they are told otherwise (OpenID Connect Registration section 2).
 ID_TOKEN_ALGORITHMS: Final = ("RS256", "ES256")
@@ -167,6 +173,10 @@ def check_metadata(client: Client, before: Client | None = None) -> None:
     }
     if client.type != CONFIDENTIAL and not client.require_pkce:
         problems["require_pkce"] = ["A public client always needs PKCE. Leave it true."]
+    if not client.require_nonce and (client.type != CONFIDENTIAL or client.require_pkce):
+        problems.setdefault(
+            "require_nonce", ["Only a confidential client with require_pkce: false can have false. Send true."]
+        )
     bound = client.dpop_bound_access_tokens or client.tls_client_certificate_bound_access_tokens
     if client.type != CONFIDENTIAL and not bound and client.refresh_token_rotation is False:
         problems["refresh_token_rotation"] = [

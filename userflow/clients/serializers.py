@@ -106,6 +106,9 @@ class ClientChanges(serializers.Serializer[object]):
     require_pkce = Boolean(
         required=False, help_text="false: confidential clients only; they then send `nonce` with `openid`."
     )
+    require_nonce = Boolean(
+        required=False, help_text="false: for libraries that can send neither, which allows code injection (RFC 9700)."
+    )
     dpop_bound_access_tokens = Boolean(required=False)
     tls_client_certificate_bound_access_tokens = Boolean(required=False)
     tls_client_auth_subject_dn = _subject(1024, "Subject for tls_client_auth (RFC 4514).")
@@ -213,6 +216,7 @@ class ClientOut(serializers.Serializer[object]):
     allowed_origins = serializers.ListField(child=serializers.CharField())
     require_par = serializers.BooleanField()
     require_pkce = serializers.BooleanField()
+    require_nonce = serializers.BooleanField()
     dpop_bound_access_tokens = serializers.BooleanField()
     tls_client_certificate_bound_access_tokens = serializers.BooleanField()
     tls_client_auth_subject_dn = serializers.CharField(allow_null=True)

@@ -3669,6 +3669,8 @@ export interface components {
             redirect_uris?: string[] | null;
             /** @description Whether a refresh replaces the refresh token; null: unless the client proves a key. Always true for a public client without DPoP. */
             refresh_token_rotation?: boolean | null;
+            /** @description false: for libraries that can send neither, which allows code injection (RFC 9700). */
+            require_nonce?: boolean | null;
             /** @description Whether only pushed authorization requests are accepted (RFC 9126). */
             require_par?: boolean | null;
             /** @description false: confidential clients only; they then send `nonce` with `openid`. */
@@ -5538,6 +5540,8 @@ export interface components {
             redirect_uris: string[];
             /** @description What is in force: the default of its kind if none is set. */
             refresh_token_rotation: boolean;
+            /** @description Whether requests for openid without PKCE need nonce. */
+            require_nonce: boolean;
             /** @description Whether only pushed authorization requests are accepted (RFC 9126). */
             require_par: boolean;
             /** @description Whether authorization requests need PKCE (RFC 7636); always for a public client. */

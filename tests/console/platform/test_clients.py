@@ -228,6 +228,7 @@ def test_edit_names_the_field_of_invalid_metadata(head: Staff) -> None:
 UNTOUCHED = {
     "direct_sign_in": "on",
     "require_pkce": "on",
+    "require_nonce": "on",
     "id_token_signed_response_alg": "RS256",
     "access_token_signed_response_alg": "ES256",
     "refresh_token_rotation": "",
@@ -248,6 +249,23 @@ def test_security_profile_sets_what_the_form_leaves(head: Staff) -> None:
         assert (client.require_par, client.dpop_bound_access_tokens) == (True, True)
         assert (client.id_token_signed_response_alg, client.refresh_token_rotation) == ("ES256", False)
         assert "fapi2" in head.get(at(client)).text
+
+
+def test_nonce_is_optional_without_pkce_only(head: Staff) -> None:
+    client, _ = made(head, **UNTOUCHED, scopes="")
+    unticked = {name: value for name, value in UNTOUCHED.items() if name != "require_nonce"}
+    rejected = send(head, at(client, "edit"), {**unticked, "name": client.name})
+    assert (rejected.status_code, list(rejected.context["form"].errors)) == (400, ["require_nonce"])
+    assert "RFC 9700 section 2.1.1" in rejected.text
+    del unticked["require_pkce"]
+    assert send(head, at(client, "edit"), {**unticked, "name": client.name}).status_code == 302
+    client.refresh_from_db()
+    assert (client.require_pkce, client.require_nonce) == (False, False)
+    assert "Requires nonce without PKCE" in head.get(at(client)).text
+    back = send(head, at(client, "edit"), {**unticked, "name": client.name, "require_pkce": "on"})
+    assert (back.status_code, list(back.context["form"].errors)) == (400, ["require_nonce"])
+    # A single-page application has no such field.
+    assert "require_nonce" not in head.get(f"{LIST}add/single-page/").text
 
 
 def test_security_profile_names_what_is_missing(head: Staff) -> None:

@@ -3,23 +3,28 @@
 import * as readline from "node:readline";
 import * as oauth from "oauth4webapi";
 import * as openid from "openid-client";
+import { certifiedFetch } from "./certified_fetch.mjs";
 
 const lines = readline.createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const read = async () => JSON.parse((await lines.next()).value);
 const write = (value) => console.log(JSON.stringify(value));
 const algorithm = { name: "ECDSA", namedCurve: "P-256" };
 const flow = await read();
+// The certificate with its key, and the authority of the server (RFC 8705).
+const metadata = flow.certificate ? { use_mtls_endpoint_aliases: true } : {};
+const fetched = (library) => (flow.certificate ? { [library.customFetch]: certifiedFetch(flow.certificate) } : {});
 const key = flow.key && (await crypto.subtle.importKey("jwk", flow.key, algorithm, false, ["sign"]));
 
 function authentication(library) {
   if (key) return library.PrivateKeyJwt({ key, kid: flow.key.kid });
+  if (flow.certificate) return library.TlsClientAuth();
   if (flow.method === "client_secret_post") return library.ClientSecretPost(flow.secret);
   return flow.secret ? library.ClientSecretBasic(flow.secret) : library.None();
 }
 
 async function byOpenidClient() {
-  const insecure = { execute: [openid.allowInsecureRequests] };
-  const config = await openid.discovery(new URL(flow.issuer), flow.client_id, {}, authentication(openid), insecure);
+  const insecure = { execute: [openid.allowInsecureRequests], ...fetched(openid) };
+  const config = await openid.discovery(new URL(flow.issuer), flow.client_id, metadata, authentication(openid), insecure);
   // The library repeats a request by itself if the server requires a nonce (RFC 9449 section 8).
   const options = flow.dpop ? { DPoP: openid.getDPoPHandle(config, await openid.randomDPoPKeyPair()) } : {};
   if (flow.grant === "client_credentials") return openid.clientCredentialsGrant(config, { scope: flow.scope }, options);
@@ -55,11 +60,11 @@ async function byOpenidClient() {
 }
 
 async function byOauth4webapi() {
-  const insecure = { [oauth.allowInsecureRequests]: true };
+  const insecure = { [oauth.allowInsecureRequests]: true, ...fetched(oauth) };
   const issuer = new URL(flow.issuer);
   const found = await oauth.discoveryRequest(issuer, { algorithm: flow.rfc8414 ? "oauth2" : "oidc", ...insecure });
   const server = await oauth.processDiscoveryResponse(issuer, found);
-  const client = { client_id: flow.client_id };
+  const client = { client_id: flow.client_id, ...metadata };
   const own = authentication(oauth);
   const options = { ...insecure };
   if (flow.dpop) options.DPoP = oauth.DPoP(client, await oauth.generateKeyPair("ES256"));

@@ -39,6 +39,7 @@ MEMBERS = {
     "refresh_token_rotation",
     "security_profile",
     "require_pkce",
+    "require_nonce",
     "dpop_bound_access_tokens",
     "tls_client_certificate_bound_access_tokens",
     "tls_client_auth_subject_dn",

@@ -1407,6 +1407,7 @@ class OAuthClient(TypedDict):
     allowed_origins: list[str]
     require_par: bool
     require_pkce: bool
+    require_nonce: bool
     dpop_bound_access_tokens: bool
     tls_client_certificate_bound_access_tokens: bool
     tls_client_auth_subject_dn: str | None
@@ -1963,6 +1964,7 @@ class ClientFields(TypedDict):
     allowed_origins: NotRequired[list[AllowedOrigin] | None]
     require_par: NotRequired[bool | None]
     require_pkce: NotRequired[bool | None]
+    require_nonce: NotRequired[bool | None]
     dpop_bound_access_tokens: NotRequired[bool | None]
     tls_client_certificate_bound_access_tokens: NotRequired[bool | None]
     tls_client_auth_subject_dn: NotRequired[str | None]
