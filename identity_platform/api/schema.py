@@ -9,7 +9,7 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework import serializers
 
 from identity_platform.api.alternatives import STATED, expand_alternatives
-from identity_platform.api.component_names import name_requests, name_schemas, objects_in
+from identity_platform.api.component_names import name_schemas, objects_in
 from identity_platform.api.error_responses import ErrorResponses, possible_errors, reference_to
 from identity_platform.api.examples import add_examples
 from identity_platform.api.field_descriptions import describe
@@ -218,7 +218,7 @@ def finish(result: dict[str, Any], **_: object) -> dict[str, Any]:
     drf-spectacular adds the scheme (RFC 6750) only if it finds the authentication class itself, and here each operation
     states its own.
     """
-    name_requests(result)
+    name_schemas(result)
     _move_null_out_of_enums(result)
     expand_alternatives(result["components"]["schemas"])
     result["tags"] = [
@@ -239,7 +239,6 @@ def finish(result: dict[str, Any], **_: object) -> dict[str, Any]:
                     parameter["schema"] = {"type": "string", "format": "uuid"}
     describe(result)
     add_examples(result)
-    name_schemas(result)
     inherit(result["components"]["schemas"])
     share(result)
     return result
