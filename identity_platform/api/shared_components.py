@@ -3,8 +3,10 @@
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
+
+from identity_platform.api.app_parts import api_part
 
 Schema = dict[str, Any]
 
@@ -13,26 +15,6 @@ NULL: Final = {"type": "null"}
 BESIDE: Final = ("description", "default")
 # Of the name of a schema that uses a type: what the name of the type does not repeat.
 _OWNER: Final = re.compile("((Changes)?Request|Fields)$")
-# Names of shared types that those of the schema and its field do not explain, by one of their uses.
-NAMES: Final[Mapping[str, str]] = {
-    "EnrollmentPassRequest.delivery": "EnrollmentPassDelivery",
-    "Branding.language": "Language",
-    "EndUserImportByRowsRequest.format": "ImportFormat",
-    "EndUserImportByRowsRequest.on_conflict": "ImportConflict",
-    "OAuthClient.grant_types": "GrantType",
-    "OAuthClient.id_token_signed_response_alg": "SigningAlgorithm",
-    "OAuthClient.token_endpoint_auth_method": "TokenEndpointAuthMethod",
-    "PasskeyAssertionRequest.response": "PasskeyCredential",
-    "ServiceSecret.secret": "ServiceSecretValue",
-    "Tenant.settings": "TenantOwnSettings",
-    "TenantRequest.settings": "TenantOwnSettingsRequest",
-    "Tenant.settings.account_deletion": "AccountDeletion",
-    "Tenant.settings.email_verification": "EmailVerification",
-    "Tenant.settings.enrollment_mode": "EnrollmentMode",
-    "Tenant.settings.mfa_policy": "MfaPolicy",
-    "WebhookEndpointRequest.events": "WebhookEventFilter",
-    "WebhookReplayByStatusRequest.status": "WebhookMessageStatus",
-}
 _RESPONSES, _SCHEMAS = "#/components/responses/", "#/components/schemas/"
 
 
@@ -98,10 +80,11 @@ def _share_properties(schemas: Schema) -> None:
 
 
 def _share(uses: Sequence[tuple[str, Schema]], schemas: Schema) -> None:
+    names = api_part().type_names
     first, core = uses[0][0], _core(uses[0][1])
-    name = next((NAMES[path] for path, _ in uses if path in NAMES), _name_at(first))
+    name = next((names[path] for path, _ in uses if path in names), _name_at(first))
     if name in schemas:
-        raise ValueError(f"Two schemas would have the name {name}: state another one for {first} in NAMES.")
+        raise ValueError(f"Two schemas would have the name {name}: state another one for {first} in `type_names`.")
     schemas[name] = core
     for _, field in uses:
         beside = {key: field[key] for key in BESIDE if key in field}
