@@ -3,6 +3,8 @@
 from django.apps import AppConfig
 from django.contrib.admin import apps as admin_apps
 
+from identity_platform.api.app_parts import ApiPart
+
 
 class ConsoleConfig(AppConfig):
     """Pages for operators and tenant admins, and the metrics behind the dashboard."""
@@ -10,6 +12,7 @@ class ConsoleConfig(AppConfig):
     default = True
     name = "console"
     label = "console"
+    api_part = ApiPart(staff_pages=frozenset({"/admin/"}), log_areas=frozenset({"console"}))
 
     def ready(self) -> None:
         from console.metrics import consistency, exposition

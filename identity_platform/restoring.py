@@ -1,7 +1,7 @@
 """What a restored table does: restoring brings data back, never authority.
 
-Each model of a tenant's database declares one of these as `after_restore`. `tenants.journals.revocations` follows it before the
-restored tenant opens; a test walks all models.
+Each model of a tenant's database declares one of these as `after_restore`. Restoring follows it before the restored tenant
+opens; a test walks all models.
 """
 
 from dataclasses import dataclass

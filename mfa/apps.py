@@ -2,9 +2,12 @@
 
 from django.apps import AppConfig
 
+from mfa.api_part import API_PART
+
 
 class MfaConfig(AppConfig):
     name = "mfa"
+    api_part = API_PART
 
     def ready(self) -> None:
         """Connect the receivers: passkeys depend on a setting of the tenant, factors on a user."""

@@ -1,7 +1,7 @@
 from rest_framework import serializers
 
 from identity_platform.api.fields import Identifier, Text
-from userflow.signin.proof_fields import ProofFields
+from userflow.accounts.serializers import AdminEmailIn
 
 
 class EnrollmentIn(serializers.Serializer[object]):
@@ -12,7 +12,11 @@ class EnrollmentIn(serializers.Serializer[object]):
     )
 
 
-class DoneOut(serializers.Serializer[object]):
+class AdminEnrollmentIn(AdminEmailIn, EnrollmentIn):
+    """A request that enrolls a factor."""
+
+
+class SuccessOut(serializers.Serializer[object]):
     message = serializers.CharField()
     success = serializers.BooleanField()
 
@@ -39,14 +43,6 @@ class FactorListOut(serializers.Serializer[object]):
     factors = FactorOut(many=True)
     methods = serializers.ListField(child=serializers.CharField())
     backup_codes_remaining = serializers.IntegerField()
-
-
-class FactorRemovalIn(ProofFields):
-    """One of the fields; the first that is present counts."""
-
-
-class FactorRemovedOut(DoneOut):
-    pass
 
 
 class AdminFactorResetIn(serializers.Serializer[object]):

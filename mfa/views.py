@@ -37,7 +37,7 @@ from userflow.sessions.permissions import ADMIN, OPERATOR, Anyone, SignedIn, nee
 from userflow.signin.caller import Caller
 from userflow.signin.delivery import ApplicationTokens
 from userflow.signin.pipeline import SignedIn as SignedInUser
-from userflow.signin.proof_fields import proof_in, without_proof
+from userflow.signin.proof_fields import ProofIn, proof_in, without_proof
 from userflow.signin.views import NO_STORE as NO_STORE
 from userflow.signin.views import TICKET_HEADER, user_agent_of
 
@@ -139,9 +139,9 @@ class FactorListViewSet(ApiViewSet):
         return Response(found)
 
     @endpoint(
-        serializers.FactorRemovalIn,
+        ProofIn,
         id="removeFactor",
-        returns={200: serializers.FactorRemovedOut},
+        returns={200: serializers.SuccessOut},
         errors=[UnknownFactor, NoProof, LastFactor, *PROOF_ERRORS],
         assurance=Action.REMOVE_FACTOR,
     )

@@ -2,9 +2,12 @@
 
 from django.apps import AppConfig
 
+from openid.api_part import API_PART
+
 
 class OpenidConfig(AppConfig):
     name = "openid"
+    api_part = API_PART
 
     def ready(self) -> None:
         from openid import consistency

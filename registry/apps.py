@@ -2,9 +2,12 @@
 
 from django.apps import AppConfig
 
+from registry.api_part import API_PART
+
 
 class RegistryConfig(AppConfig):
     name = "registry"
+    api_part = API_PART
 
     def ready(self) -> None:
         from registry import consistency

@@ -5,13 +5,11 @@ class ServiceNotFound(errors.NotFound):
     """404: no such service in this tenant, also for an id of another tenant or a malformed one."""
 
     code = "service_not_found"
-    registry_code = "SERVICE_NOT_FOUND"
     message = "No service has this id."
 
 
 class ServiceExists(errors.Conflict):
     code = "service_exists"
-    registry_code = "SERVICE_EXISTS"
     message = "A service with this name exists. Choose another name."
 
 
@@ -19,25 +17,21 @@ class ServiceInUse(errors.Conflict):
     """409: active credentials are bound to the service; `details.active_credentials` says how many."""
 
     code = "service_in_use"
-    registry_code = "SERVICE_IN_USE"
     message = "The service has active credentials. Revoke or delete them first."
 
 
 class ServiceInactive(errors.Conflict):
     code = "service_inactive"
-    registry_code = "SERVICE_INACTIVE"
     message = "The service is inactive and returns no secrets. Set its status to active first."
 
 
 class CredentialNotFound(errors.NotFound):
     code = "credential_not_found"
-    registry_code = "CREDENTIAL_NOT_FOUND"
     message = "No credential of this service has this id."
 
 
 class CredentialExists(errors.Conflict):
     code = "credential_exists"
-    registry_code = "CREDENTIAL_EXISTS"
     message = "A credential with this name exists for this service. Choose another name, or rotate that one with PUT."
 
 

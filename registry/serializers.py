@@ -104,11 +104,6 @@ class ServiceListOut(serializers.Serializer[object]):
     pagination = PaginationOut()
 
 
-class ServiceRemovedOut(serializers.Serializer[object]):
-    message = serializers.CharField()
-    id = serializers.UUIDField()
-
-
 class ServiceCredentialQuery(NamedTenant):
     status = QueryChoice(
         (models.ACTIVE, models.REVOKED, models.EXPIRED),
@@ -160,7 +155,7 @@ class ServiceSecretOut(ServiceCredentialOut):
     secret = SecretValue(allow_null=True, help_text="As it was stored; null unless the credential is active.")
 
 
-class OneServiceSecretOut(ServiceCredentialOut):
+class ServiceCredentialWithSecretOut(ServiceCredentialOut):
     secret = SecretValue(allow_null=True, help_text="As it was stored; null unless the credential is active.")
 
 
@@ -201,7 +196,7 @@ def credential(row: ServiceCredential, at: datetime) -> dict[str, object]:
 
 def one_secret(row: ServiceCredential, secret: models.Secret | None, at: datetime) -> dict[str, object]:
     """Return the response fields of a credential with its secret."""
-    return fields_of(OneServiceSecretOut, row, status=status_of(row, at), secret=secret)
+    return fields_of(ServiceCredentialWithSecretOut, row, status=status_of(row, at), secret=secret)
 
 
 def secrets(found: ReadCredentials) -> dict[str, object]:

@@ -14,6 +14,7 @@ from rest_framework.response import Response
 
 from identity_platform.api.errors import NotAllowed, NotSignedIn, TooManyRequests
 from identity_platform.api.ratelimit import Usage
+from identity_platform.api.responses import DeletedRecordOut
 from identity_platform.api.views import Contract, endpoint
 from registry import actions, limits, serializers
 from registry.errors import (
@@ -173,7 +174,7 @@ class ServiceViewSet(RegistryViewSet):
 
     @registry_endpoint(
         id="deleteService",
-        returns={200: serializers.ServiceRemovedOut},
+        returns={200: DeletedRecordOut},
         errors=[ServiceNotFound, ServiceInUse, *TENANCY],
     )
     def destroy(self, request: Request, service_id: str) -> Response:
@@ -220,7 +221,7 @@ class CredentialViewSet(RegistryViewSet):
 
     @registry_endpoint(
         id="getServiceCredential",
-        returns={200: serializers.OneServiceSecretOut},
+        returns={200: serializers.ServiceCredentialWithSecretOut},
         errors=[ServiceNotFound, CredentialNotFound, ServiceInactive, SecretBroken, DataKeyLocked, *TENANCY],
     )
     def retrieve(self, request: Request, service_id: str, credential_id: str) -> Response:
@@ -260,7 +261,7 @@ class CredentialViewSet(RegistryViewSet):
 
     @registry_endpoint(
         id="deleteServiceCredential",
-        returns={200: serializers.ServiceRemovedOut},
+        returns={200: DeletedRecordOut},
         errors=[ServiceNotFound, CredentialNotFound, *TENANCY],
     )
     def destroy(self, request: Request, service_id: str, credential_id: str) -> Response:

@@ -4,9 +4,12 @@ from typing import Any
 
 from django.apps import AppConfig
 
+from identity_platform.api.app_parts import ApiPart
+
 
 class TenantsConfig(AppConfig):
     name = "tenants"
+    api_part = ApiPart(log_areas=frozenset({"tenants"}))
 
     def ready(self) -> None:
         from django.db.backends.signals import connection_created

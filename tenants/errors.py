@@ -51,7 +51,6 @@ class DomainNotClaimed(errors.Conflict):
 
 class TenantRequired(errors.ApiError):
     code = "tenant_required"
-    registry_code = "TENANT_REQUIRED"
     message = "A tenant is required. Send `tenant_id`, or the header X-Tenant-ID."
 
 

@@ -2,9 +2,12 @@
 
 from django.apps import AppConfig
 
+from userflow.api_part import API_PART
+
 
 class UserflowConfig(AppConfig):
     name = "userflow"
+    api_part = API_PART
 
     def ready(self) -> None:
         from tenants.signals import (

@@ -34,8 +34,6 @@ class InsufficientAuthentication(errors.NotSignedIn):
     """401: the session is too old for a sensitive action, or has not proven the user's second factor (RFC 9470)."""
 
     code = "insufficient_user_authentication"
-    # The specification of the registry has no code of its own for it.
-    registry_code = code
     audited = True
     challenge = 'Bearer error="insufficient_user_authentication", max_age=900, acr_values="aal2"'
     message = (

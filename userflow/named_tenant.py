@@ -1,7 +1,7 @@
 """The optional `tenant_id` in a body or query; `permissions.tenant_at` decides which tenant applies.
 
-Operators must send it; all other callers belong to a tenant. The serializers have no docstrings, because the API document
-would use them as descriptions of all serializers that inherit them.
+Operators must send it; all other callers belong to a tenant. Serializers that others inherit have no docstrings, because
+the API document would use them as descriptions of all of them.
 """
 
 from collections.abc import Collection, Sequence
@@ -25,6 +25,10 @@ TENANCY = (UnknownTenant, TenantSuspended, TenantBusy, TenantRequired)
 
 class NamedTenant(serializers.Serializer[object]):
     tenant_id = Identifier(required=False, help_text="For operators. Alternatively the header X-Tenant-ID.")
+
+
+class OptionalTenantIn(NamedTenant):
+    """For operators, who can name the tenant here."""
 
 
 class TenantPageQuery(NamedTenant, PageQuery):

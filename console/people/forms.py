@@ -11,7 +11,7 @@ from console.frame.forms import ApiForm, FormOptions, set_choices
 from console.frame.records import Text
 from userflow.accounts.models import LONGEST_EXTERNAL_ID, Client, Role
 from userflow.branding.texts import named_languages
-from userflow.endusers.serializers import EndUserChangesByAdmins, RegisterIn
+from userflow.endusers.serializers import EndUserChangesByAdmins, RegistrationIn
 from userflow.groups.serializers import GroupIn
 from userflow.invitations.serializers import InvitationIn
 from userflow.roles.serializers import RoleIn
@@ -79,7 +79,7 @@ class EndUserForm(ApiForm):
 
 
 class RegisterForm(ClientChoice):
-    serializer = RegisterIn
+    serializer = RegistrationIn
     email = fields.Address(label=_("E-mail address"), max_length=254)
     name = fields.Line(label=_("Name"), max_length=255, required=False)
     password = fields.NewPassword(

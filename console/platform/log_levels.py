@@ -9,7 +9,7 @@ from console.frame import forms as fields
 from console.frame.access import needs, staff_at
 from console.frame.confirm import ConfirmView
 from console.frame.records import Button, Table, Text, record_page
-from identity_platform.api.log_levels import AREAS, LEVELS, PLATFORM
+from identity_platform.api.log_levels import LEVELS, PLATFORM, areas
 from tenants import log_levels
 from userflow.sessions.assurance import Action
 
@@ -36,7 +36,7 @@ def listed(request: HttpRequest) -> HttpResponse:
 
 class LevelForm(forms.Form):
     area = fields.Pick(
-        label=_("Area"), required=False, choices=[(PLATFORM, _PLATFORM_NAME), *((area, area) for area in AREAS)]
+        label=_("Area"), required=False, choices=[(PLATFORM, _PLATFORM_NAME), *((area, area) for area in areas())]
     )
     level = fields.Pick(label=_("Level"), choices=[(level, level) for level in LEVELS])
     minutes = fields.Number(

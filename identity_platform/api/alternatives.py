@@ -12,13 +12,13 @@ STATED: Final = "x-any-of"
 def expand_alternatives(schemas: Schema) -> None:
     """Replace each schema that needs one of several groups of fields by a choice of schemas that require one group each.
 
+    A choice is named after the last field of its group, which the others belong to.
     `anyOf` beside `properties` would say the same, but generators read it as a body of any type.
     """
     for name, schema in list(schemas.items()):
         choices = []
         for group in schema.pop(STATED, ()):
-            fields = "And".join(field.title().replace("_", "") for field in group)
-            choice = f"{name.removesuffix('Request')}By{fields}Request"
+            choice = f"{name.removesuffix('Request')}By{group[-1].title().replace('_', '')}Request"
             required = sorted({*schema.get("required", ()), *group})
             schemas[choice] = {**deepcopy(schema), "required": required}
             choices.append({"$ref": f"#/components/schemas/{choice}"})

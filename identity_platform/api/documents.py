@@ -16,7 +16,7 @@ from drf_spectacular.renderers import OpenApiJsonRenderer
 
 from identity_platform.api.document_parts import part_of
 from identity_platform.api.handlers import unknown_path
-from identity_platform.api.tags import TAG_GROUPS
+from identity_platform.api.tags import GROUPS
 from identity_platform.environment import expiry_of
 
 # Generating takes half a second of CPU time and the path is public, so generating it per request would be an easy attack.
@@ -24,7 +24,7 @@ _lock = threading.Lock()
 # Also `gzip;q=0`, which no client sends.
 _GZIP = re.compile(r"\bgzip\b")
 # The parts at /schema/{part}/, and the groups of tags in them.
-PARTS: Final = {group.lower(): group for group in TAG_GROUPS}
+PARTS: Final = {group.lower(): group for group in GROUPS}
 
 
 @cache

@@ -18,16 +18,13 @@ class ApiError(Exception):
 
     status: ClassVar[int] = 400
     code: ClassVar[str]
-    # The code in the registry's envelope, which the specification defines.
-    registry_code: ClassVar[str] = "VALIDATION_ERROR"
     message: ClassVar[str] = "The request is invalid."
     # The operations that can all raise it, also if their contracts do not list it: "any", those with a "body", with a
     # "token", with a "policy" of assurance or in a "tenant". Not inherited.
     implied_by: ClassVar[str] = ""
     # The `code` at OAuth endpoints, beside `error`, for what clients must tell from other causes of the same `error`.
     oauth_cause: str = ""
-    # Whether it is audited when the caller is known (tenants.middleware.rejections), also when a page shows it with another
-    # status.
+    # Whether it is audited when the caller is known, also when a page shows it with another status.
     audited: ClassVar[bool] = False
 
     def __init__(
@@ -103,7 +100,6 @@ class NotSignedIn(ApiError):
 
     status = 401
     code = "authentication_required"
-    registry_code = "UNAUTHORIZED"
     implied_by = "token"
     # WWW-Authenticate (RFC 6750 section 3): with a parameter at least, and no error if the request carries no token.
     challenge: ClassVar[str] = 'Bearer realm="api"'
@@ -126,7 +122,6 @@ class NotAllowed(ApiError):
 
     status = 403
     code = "forbidden"
-    registry_code = "FORBIDDEN"
     implied_by = "token"
     audited = True
     message = "Your access token lacks the permission for this call."
@@ -154,7 +149,6 @@ class NotFound(ApiError):
 
     status = 404
     code = "not_found"
-    registry_code = "NOT_FOUND"
     message = "The resource does not exist."
 
 
@@ -170,7 +164,6 @@ class MethodNotAllowed(ApiError):
 
     status = 405
     code = "method_not_allowed"
-    registry_code = "METHOD_NOT_ALLOWED"
     message = "This path does not support the method. The Allow header lists the supported methods."
 
 
@@ -179,7 +172,6 @@ class Conflict(ApiError):
 
     status = 409
     code = "conflict"
-    registry_code = "CONFLICT"
     message = "The request conflicts with an existing resource."
 
 
@@ -188,7 +180,6 @@ class BodyTooLarge(ApiError):
 
     status = 413
     code = "body_too_large"
-    registry_code = "BODY_TOO_LARGE"
     implied_by = "body"
     message = "The body is larger than 1 MiB. Send less at a time."
 
@@ -198,7 +189,6 @@ class UnsupportedMediaType(ApiError):
 
     status = 415
     code = "unsupported_media_type"
-    registry_code = "UNSUPPORTED_MEDIA_TYPE"
     implied_by = "body"
     message = "Send the body as `Content-Type: application/json` in UTF-8."
 
@@ -213,7 +203,6 @@ class TooManyRequests(ApiError):
 
     status = 429
     code = "rate_limited"
-    registry_code = "RATE_LIMITED"
     implied_by = "any"
     message = "Too many requests. Retry after {retry_after} seconds."
 
@@ -228,7 +217,6 @@ class ServerFault(ApiError):
 
     status = 500
     code = "internal_error"
-    registry_code = "INTERNAL_ERROR"
     implied_by = "any"
     message = "The server failed. Quote the X-Request-ID header of this response when you report it."
 
@@ -238,7 +226,6 @@ class Unavailable(ApiError):
 
     status = 503
     code = "unavailable"
-    registry_code = "UNAVAILABLE"
     implied_by = "any"
     message = "The service is temporarily unavailable. Try again."
 

@@ -1,9 +1,8 @@
-"""Examples of the API document, composed from `example_values` and `example_bodies`."""
+"""Examples of the API document, composed from the values and bodies that the apps state."""
 
 from typing import Any
 
-from identity_platform.api.example_bodies import BODIES
-from identity_platform.api.example_values import VALUES
+from identity_platform.api.app_parts import api_part
 
 # Formats from which every tool makes up a realistic value.
 _EXPLAIN = ("uuid", "date-time")
@@ -26,23 +25,28 @@ def add_examples(document: dict[str, Any]) -> None:
 
 
 def _body(operation_id: str, schema: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
-    """Return the required fields with their values, and the fields that the table states for the operation."""
+    """Return the required fields with their values, and the fields that its app states for the operation."""
     name = schema["$ref"].rpartition("/")[2]
     # Of bodies that need one of several fields: those of the first choice.
     shape = schemas[name]
     if "anyOf" in shape:
         shape = schemas[shape["anyOf"][0]["$ref"].rpartition("/")[2]]
-    values = {field: VALUES.get(f"{name}.{field}", VALUES.get(field)) for field in shape.get("required", [])}
-    return {**values, **BODIES.get(operation_id, {})}
+    values = {field: _value(name, field) for field in shape.get("required", [])}
+    return {**values, **api_part().example_bodies.get(operation_id, {})}
 
 
 def _add_to_fields(name: str, schema: dict[str, Any]) -> None:
     for field, shape in schema.get("properties", {}).items():
-        value = VALUES.get(f"{name}.{field}", VALUES.get(field))
+        value = _value(name, field)
         if value is not None and _needs_example(shape):
             shape["examples"] = [value]
         else:
             _add_to_fields(name, shape)
+
+
+def _value(schema: str, field: str) -> Any:
+    values = api_part().example_values
+    return values.get(f"{schema}.{field}", values.get(field))
 
 
 def _needs_example(shape: dict[str, Any]) -> bool:

@@ -1,7 +1,6 @@
-"""Turn errors into responses: one envelope per route group, chosen by path."""
+"""Turn errors into responses, in the form that the path has (`app_parts.error_format_of`)."""
 
 import logging
-import re
 import sys
 import traceback
 from collections import deque
@@ -25,6 +24,7 @@ from rest_framework import exceptions as drf
 from rest_framework.response import Response
 
 from identity_platform.api import errors, log_levels, malformed_bodies
+from identity_platform.api.app_parts import error_format_of
 
 if TYPE_CHECKING:
     from rest_framework.request import Request
@@ -34,50 +34,6 @@ log = structlog.get_logger("identity.api")
 
 # Frames in the log line of a fault. More would make the line longer than one write to a pipe (`logs.write_line`).
 DEEPEST_FRAMES = 40
-# The error codes of RFC 6749 section 5.2 for the token endpoints.
-OAUTH_ERRORS = {
-    401: "invalid_client",
-    403: "unauthorized_client",
-    429: "temporarily_unavailable",
-    500: "server_error",
-    503: "temporarily_unavailable",
-}
-
-
-# A tenant's OAuth endpoints, below its issuer: on a domain of its own, or below the path of its slug.
-_OF_TENANT = re.compile(r"(?:/t/[^/]+)?/(?:token|par|introspect|revoke|device_authorization)")
-
-
-def is_oauth(path: str) -> bool:
-    """Return whether errors at this path have the form of RFC 6749 section 5.2."""
-    return path.startswith("/authmgr/token") or _OF_TENANT.fullmatch(path) is not None
-
-
-def oauth_code(status: int) -> str:
-    """Return the `error` of an OAuth endpoint for an error that is no OAuthError."""
-    return OAUTH_ERRORS.get(status, "invalid_request")
-
-
-def envelope(path: str, error: errors.ApiError) -> dict[str, object]:
-    """Return the body of an error at `path`: the registry's, OAuth's (RFC 6749 section 5.2) or the common one."""
-    if path.startswith("/exsvc/"):
-        inner: dict[str, object] = {"code": error.registry_code, "message": error.text}
-        if error.details:
-            inner["details"] = error.details
-        return {"error": inner}
-    if is_oauth(path):
-        name = error.code if isinstance(error, errors.OAuthError) else oauth_code(error.status)
-        # OAuth has no other field that could name the parameter.
-        each = [f"{name}: {text}" for name, texts in error.messages.items() for text in texts]
-        text = " ".join(each) or error.text
-        # RFC 6749 section 5.2 allows only ASCII there, without double quotes and backslashes.
-        plain = text.replace('"', "'").replace("\\", "/").encode("ascii", "replace").decode()
-        cause = {"code": error.oauth_cause} if error.oauth_cause else {}
-        return {"error": name, "error_description": plain, **cause}
-    body: dict[str, object] = {"error": error.phrase, "code": error.code, "message": error.text}
-    if error.details:
-        body["details"] = error.details
-    return body
 
 
 def as_api_error(problem: BaseException) -> errors.ApiError:
@@ -151,18 +107,18 @@ def api_error_response(problem: Exception, context: ErrorContext) -> Response:
     if isinstance(problem, drf.UnsupportedMediaType):
         error = errors.UnsupportedMediaType.expecting(context["view"].parser_classes[0].media_type)
     error = malformed_bodies.counted(error)
-    return Response(envelope(request.path, error), status=error.status, headers=_headers(error, request))
+    return Response(error_format_of(request.path).body(error), status=error.status, headers=_headers(error, request))
 
 
 def note_rejection(request: HttpRequest, error: errors.ApiError) -> None:
-    """Attach the error to the request, for its audit event (tenants.middleware.rejections)."""
+    """Attach the error to the request, for its audit event."""
     request.rejection = error  # type: ignore[attr-defined]  # read by the middleware
 
 
 def plain_response(path: str, error: errors.ApiError) -> HttpResponse:
     """Return the same response outside DRF (middleware, unknown paths, faults in Django itself)."""
     return HttpResponse(
-        orjson.dumps(envelope(path, error)),
+        orjson.dumps(error_format_of(path).body(error)),
         status=error.status,
         content_type="application/json",
         headers=error.headers,
@@ -188,9 +144,7 @@ def _headers(error: errors.ApiError, request: "Request") -> dict[str, str]:
         # In the scheme of the request (RFC 9449 section 7.1).
         stated = ", ".join(filter(None, (parameters, f'algs="{errors.DPOP_ALGORITHMS}"')))
         headers = {**headers, "WWW-Authenticate": f"DPoP {stated}"}
-    if is_oauth(request.path):
-        return {"Cache-Control": "no-store", "Pragma": "no-cache", **headers}  # RFC 6749 section 5.1
-    return headers
+    return {**error_format_of(request.path).headers, **headers}
 
 
 def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:

@@ -1,8 +1,9 @@
 """Schemas with fields of another one refer to it, so that the API document states each field once."""
 
 import re
-from collections.abc import Mapping
 from typing import Any, Final
+
+from identity_platform.api.app_parts import api_part
 
 Schema = dict[str, Any]
 
@@ -10,13 +11,6 @@ Schema = dict[str, Any]
 FEWEST: Final = 4
 # The body of an update, beside that of creating the same record.
 _CHANGES: Final = re.compile("ChangesRequest$")
-# Bases that no body is equal to: a body with these fields, and the fields.
-BASES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
-    "ClientAuthenticationFields": (
-        "TokenRequest",
-        ("client_id", "client_secret", "client_assertion_type", "client_assertion"),
-    ),
-}
 
 
 def inherit(schemas: dict[str, Schema]) -> None:
@@ -26,7 +20,10 @@ def inherit(schemas: dict[str, Schema]) -> None:
         for name, schema in schemas_of_kind.items():
             bases = [other for other, base in schemas_of_kind.items() if _is_base(base, schema)]
             if bases:
-                closest = max(bases, key=lambda other: (other in BASES, len(schemas_of_kind[other]["properties"])))
+                closest = max(
+                    bases,
+                    key=lambda other: (other in api_part().base_schemas, len(schemas_of_kind[other]["properties"])),
+                )
                 schemas[name] = _extended(closest, schemas_of_kind[closest], schema)
 
 
@@ -37,8 +34,8 @@ def _kinds(schemas: dict[str, Schema]) -> tuple[dict[str, Schema], dict[str, Sch
 
 
 def _extract_bases(schemas: dict[str, Schema]) -> None:
-    """Add `BASES`, and give the bodies that create and update a record a base of the fields that both have."""
-    for name, (owner, fields) in BASES.items():
+    """Add those that apps state, and give the bodies that create and update a record a base of the fields that both have."""
+    for name, (owner, fields) in api_part().base_schemas.items():
         schemas[name] = {"type": "object", "properties": {key: schemas[owner]["properties"][key] for key in fields}}
     for name in [name for name in schemas if _CHANGES.search(name)]:
         create = schemas.get(_CHANGES.sub("Request", name), {}).get("properties", {})

@@ -1,4 +1,4 @@
-"""The levels of the platform's loggers: LOG_LEVEL, and other ones for a limited time (`tenants.log_levels` reads them)."""
+"""The levels of the platform's loggers: LOG_LEVEL, and other ones for a limited time."""
 
 import logging
 import time
@@ -6,31 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-# The end of the names of the platform's loggers, as in `identity.webhooks`. `requests` are the lines of served requests.
-AREAS: Final = (
-    "api",
-    "audit",
-    "clients",
-    "console",
-    "directory",
-    "keys",
-    "mail",
-    "metrics",
-    "outbound",
-    "ratelimit",
-    "registry",
-    "requests",
-    "sms",
-    "tasks",
-    "tenants",
-    "user_index",
-    "wakeups",
-    "webhooks",
-)
+from identity_platform.api.app_parts import api_part
+
 LEVELS: Final = ("debug", "info", "warning", "error")
 # Of all areas that have no level of their own.
 PLATFORM: Final = ""
 _PREFIX: Final = "identity."
+
+
+def areas() -> tuple[str, ...]:
+    """Return the areas of the core and of the apps: ends of the names of loggers, as in `identity.mail`."""
+    return tuple(sorted(api_part().log_areas))
 
 
 @dataclass(frozen=True, slots=True)

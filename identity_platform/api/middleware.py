@@ -14,21 +14,17 @@ from django.http.response import HttpResponseBase
 from django.middleware import security
 
 from identity_platform.api import errors, handlers, logs, metrics
+from identity_platform.api.app_parts import api_part
 from identity_platform.api.client_address import client_address, is_callers_own
 from identity_platform.audit.origin import Origin, current_origin, set_origin
 from identity_platform.postgresql import statement_timeout
 
 # A request id that the caller sends is used if it cannot break a log line or a header.
 SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._:=+/-]{1,128}")
-# Orchestrators, proxies and Prometheus ask by IP address and without TLS, so these paths accept any Host and are not
-# redirected. Their responses do not depend on it.
-PROBES = frozenset({"/uflow/health", "/uflow/ready", "/uflow/live", "/t/domain-check", metrics.PATH})
-CONSOLE = "/admin/"
 # Longer than the server's own limit, so that the server itself cancels a statement that is only slow.
 STATEMENT_TIMEOUT_SECONDS = settings.TENANT_STATEMENT_TIMEOUT_MS / 1000 + 0.2
-# Console pages read more.
-CONSOLE_STATEMENT_TIMEOUT_SECONDS = STATEMENT_TIMEOUT_SECONDS + 10
-PAGES = (CONSOLE, "/docs/", "/demo/", "/static/")
+# Pages of staff read more.
+STAFF_STATEMENT_TIMEOUT_SECONDS = STATEMENT_TIMEOUT_SECONDS + 10
 API_POLICY = "default-src 'none'; frame-ancestors 'none'"
 PAGE_POLICY = (
     "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
@@ -41,6 +37,8 @@ class ApiMiddleware:
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
+        self._staff_pages = tuple(api_part().staff_pages)
+        self._pages = (*api_part().pages, *self._staff_pages)
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         began = time.perf_counter()
@@ -58,13 +56,13 @@ class ApiMiddleware:
             )
         )
         statement_timeout.limit(
-            CONSOLE_STATEMENT_TIMEOUT_SECONDS if request.path.startswith(CONSOLE) else STATEMENT_TIMEOUT_SECONDS
+            STAFF_STATEMENT_TIMEOUT_SECONDS if request.path.startswith(self._staff_pages) else STATEMENT_TIMEOUT_SECONDS
         )
         try:
             response = self.get_response(request)
             response.headers["X-Request-ID"] = request_id
             # A page may have set a stricter policy.
-            policy = PAGE_POLICY if request.path.startswith(PAGES) else API_POLICY
+            policy = PAGE_POLICY if request.path.startswith(self._pages) else API_POLICY
             response.headers.setdefault("Content-Security-Policy", policy)
             match = request.resolver_match
             route = match.route if match else None
@@ -109,13 +107,15 @@ class SecurityMiddleware(security.SecurityMiddleware):
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         super().__init__(get_response)
         self._next = get_response
+        self._staff_pages = tuple(api_part().staff_pages)
+        self._probes = api_part().probes
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         response = self._rejection(request) or self._next(request)
         if not getattr(request, "is_platform_host", True) and self.sts_seconds and request.is_secure():
             # What a tenant has on other subdomains is not the platform's to decide. An unknown host may be about to become one.
             response.headers.setdefault("Strict-Transport-Security", f"max-age={self.sts_seconds}")
-        if request.path.startswith(CONSOLE):
+        if request.path.startswith(self._staff_pages):
             # With no-referrer browsers send forms with `Origin: null`, which the CSRF check rejects.
             response.headers.setdefault("Referrer-Policy", "same-origin")
         return self.process_response(request, response)
@@ -128,10 +128,10 @@ class SecurityMiddleware(security.SecurityMiddleware):
             response = CrossOrigin(lambda _: too_large)(request)
             assert isinstance(response, HttpResponse)  # no view is async
             return response
-        if request.path in PROBES:
+        if request.path in self._probes:
             return None
         try:
-            # Found by `tenants.addresses.hosts` for a tenant's domain.
+            # Of a tenant's own domain, which an inner middleware knows.
             host = getattr(request, "sign_in_domain", None) or request.get_host()
         except DisallowedHost:
             return handlers.plain_response(request.path, errors.UnknownHost())

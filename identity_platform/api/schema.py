@@ -9,37 +9,19 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework import serializers
 
 from identity_platform.api.alternatives import STATED, expand_alternatives
-from identity_platform.api.component_names import name_requests, name_schemas, objects_in
+from identity_platform.api.app_parts import api_part, is_oauth
+from identity_platform.api.component_names import name_schemas, objects_in
 from identity_platform.api.error_responses import ErrorResponses, possible_errors, reference_to
 from identity_platform.api.examples import add_examples
 from identity_platform.api.field_descriptions import describe
 from identity_platform.api.fields import StrictField
-from identity_platform.api.handlers import is_oauth
 from identity_platform.api.inherited_schemas import inherit
 from identity_platform.api.one_of import OneOf
 from identity_platform.api.operation_descriptions import describe_access
 from identity_platform.api.shared_components import share
-from identity_platform.api.tags import TAG_GROUPS, tag_of
+from identity_platform.api.tags import grouped, tag_of
 from identity_platform.api.views import Contract, Shape
 
-SECURITY_SCHEMES: Final = {
-    "bearer": {
-        "type": "http",
-        "scheme": "bearer",
-        "bearerFormat": "JWT",
-        "description": "An access token of a sign-in or of the token endpoint.",
-    },
-    "oauth2": {
-        "type": "oauth2",
-        "description": "An access token of an application (RFC 6749 section 4.4). Its scopes are permissions.",
-        "flows": {"clientCredentials": {"tokenUrl": "/authmgr/token", "refreshUrl": "/authmgr/token", "scopes": {}}},
-    },
-    "client": {
-        "type": "http",
-        "scheme": "basic",
-        "description": "Client id and secret, each form-encoded (RFC 6749 section 2.3.1). A client can send them in the body.",
-    },
-}
 # Response headers besides those of contracts. The key is the name of the component.
 HEADERS: Final[Mapping[str, tuple[str, str]]] = {
     "X-Request-ID": ("string", "Id of this request."),
@@ -98,7 +80,7 @@ class ContractSchema(AutoSchema):
         return (self._action.__doc__ or "").strip().split("\n")
 
     def get_tags(self) -> list[str]:
-        return [tag_of(self.path)]
+        return [tag_of(self.path, api_part().tag_of_prefix)]
 
     def get_operation_id(self) -> str:
         return self.contract.id
@@ -157,7 +139,7 @@ class ContractSchema(AutoSchema):
         return operation and {"security": [], **operation}
 
     def get_extensions(self) -> dict[str, object]:
-        """List the rows of the action table that the operation checks (`userflow.sessions.assurance`)."""
+        """List the rows of the action table that the operation checks."""
         rows = self.contract.assurance
         return {"x-assurance": [str(row) for row in ([rows] if isinstance(rows, str) else rows)]} if rows else {}
 
@@ -218,14 +200,16 @@ def finish(result: dict[str, Any], **_: object) -> dict[str, Any]:
     drf-spectacular adds the scheme (RFC 6750) only if it finds the authentication class itself, and here each operation
     states its own.
     """
-    name_requests(result)
+    name_schemas(result)
     _move_null_out_of_enums(result)
     expand_alternatives(result["components"]["schemas"])
+    part = api_part()
+    groups = grouped(part.tags)
     result["tags"] = [
-        {"name": name, "description": says} for tags in TAG_GROUPS.values() for name, says in tags.items()
+        {"name": name, "description": part.tags[name].description} for names in groups.values() for name in names
     ]
-    result["x-tagGroups"] = [{"name": group, "tags": list(tags)} for group, tags in TAG_GROUPS.items()]
-    result["components"]["securitySchemes"] = SECURITY_SCHEMES
+    result["x-tagGroups"] = [{"name": group, "tags": names} for group, names in groups.items()]
+    result["components"]["securitySchemes"] = part.security_schemes
     for path in result.get("paths", {}).values():
         for operation in path.values():
             body = operation.get("requestBody", {}).get("content", {}).get("application/json")
@@ -239,7 +223,6 @@ def finish(result: dict[str, Any], **_: object) -> dict[str, Any]:
                     parameter["schema"] = {"type": "string", "format": "uuid"}
     describe(result)
     add_examples(result)
-    name_schemas(result)
     inherit(result["components"]["schemas"])
     share(result)
     return result

@@ -3,8 +3,10 @@
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
+
+from identity_platform.api.app_parts import api_part
 
 Schema = dict[str, Any]
 
@@ -13,26 +15,6 @@ NULL: Final = {"type": "null"}
 BESIDE: Final = ("description", "default")
 # Of the name of a schema that uses a type: what the name of the type does not repeat.
 _OWNER: Final = re.compile("((Changes)?Request|Fields)$")
-# Names of shared types that those of an owner and its property do not explain.
-NAMES: Final[Mapping[str, str]] = {
-    "AdminEnrollmentPassDelivery": "EnrollmentPassDelivery",
-    "BrandingLanguage": "Language",
-    "EndUserImportByRowsFormat": "ImportFormat",
-    "EndUserImportByRowsOnConflict": "ImportConflict",
-    "OAuthClientGrantTypes": "GrantType",
-    "OAuthClientIdTokenSignedResponseAlg": "SigningAlgorithm",
-    "OAuthClientTokenEndpointAuthMethod": "TokenEndpointAuthMethod",
-    "ProofResponse": "PasskeyCredential",
-    "ServiceCredentialWithSecretSecret": "ServiceSecretValue",
-    "TenantSettings": "TenantOwnSettings",
-    "TenantSettingsSettings": "TenantOwnSettingsRequest",
-    "TenantSettingsSettingsAccountDeletion": "AccountDeletion",
-    "TenantSettingsSettingsEmailVerification": "EmailVerification",
-    "TenantSettingsSettingsEnrollmentMode": "EnrollmentMode",
-    "TenantSettingsSettingsMfaPolicy": "MfaPolicy",
-    "WebhookEndpointEvents": "WebhookEventFilter",
-    "WebhookReplayByMessageIdsStatus": "WebhookMessageStatus",
-}
 _RESPONSES, _SCHEMAS = "#/components/responses/", "#/components/schemas/"
 
 
@@ -98,11 +80,12 @@ def _share_properties(schemas: Schema) -> None:
 
 
 def _share(uses: Sequence[tuple[str, Schema]], schemas: Schema) -> None:
-    own_name, first = uses[0]
-    name = NAMES.get(own_name, own_name)
+    names = api_part().type_names
+    first, core = uses[0][0], _core(uses[0][1])
+    name = next((names[path] for path, _ in uses if path in names), _name_at(first))
     if name in schemas:
-        raise ValueError(f"Two schemas would have the name {name}: state another one for {own_name} in NAMES.")
-    schemas[name] = _core(first)
+        raise ValueError(f"Two schemas would have the name {name}: state another one for {first} in `type_names`.")
+    schemas[name] = core
     for _, field in uses:
         beside = {key: field[key] for key in BESIDE if key in field}
         reference = {"$ref": f"{_SCHEMAS}{name}"}
@@ -111,17 +94,22 @@ def _share(uses: Sequence[tuple[str, Schema]], schemas: Schema) -> None:
         field.update({"oneOf": [reference, NULL]} if nullable else reference, **beside)
 
 
-def _fields(schema: Schema, owner: str) -> Iterator[tuple[str, Schema]]:
-    """Yield the fields of a schema, of the objects in it and of lists, each with a name made of its owner and its property."""
-    stem = _OWNER.sub("", owner)
+def _fields(schema: Schema, path: str) -> Iterator[tuple[str, Schema]]:
+    """Yield the fields of a schema, of the objects in it and of lists, each with its path from the schema's name."""
     for name, field in schema.get("properties", {}).items():
-        yield f"{stem}{_pascal(name)}", field
-        yield from _fields(field, f"{stem}{_pascal(name)}")
+        yield f"{path}.{name}", field
+        yield from _fields(field, f"{path}.{name}")
     for inner in (*schema.get("oneOf", ()), *schema.get("allOf", ())):
-        yield from _fields(inner, stem)
+        yield from _fields(inner, path)
     if "items" in schema:
-        yield stem, schema["items"]
-        yield from _fields(schema["items"], stem)
+        yield path, schema["items"]
+        yield from _fields(schema["items"], path)
+
+
+def _name_at(path: str) -> str:
+    """Return the name of the type at a path, made of the names of the schema and of its fields."""
+    owner, *names = path.split(".")
+    return "".join([_OWNER.sub("", owner), *map(_pascal, names)])
 
 
 def _core(field: Schema) -> Schema:

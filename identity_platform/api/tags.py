@@ -1,90 +1,26 @@
 """The tags of the API document: features, in the order of an integration, in one group for each audience."""
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
 
-# In the order in which an integrator needs them. Each group is a part of the document (`document_parts`).
-TAG_GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
-    "Applications": {
-        "Sign-in": "The first step of admin users and end users, and forgotten passwords.",
-        "Tokens": "The OAuth 2.0 token endpoint, introspection, revocation, and the keys that verify tokens elsewhere.",
-        "Sessions": "List sessions, step up, sign out.",
-        "OpenID Connect": "Below `/t/{slug}`: each tenant is an issuer of its own, with keys in its own database.",
-        "Access checks": "Validate tokens and list their permissions.",
-        "Registration": "Register as an end user, accept an invitation.",
-        "Profile": "The user's own name, e-mail address and password.",
-        "E-mail verification": "Verify an e-mail address.",
-        "Passkeys": "WebAuthn: enrolling passkeys and signing in with them.",
-        "TOTP": "Authenticator apps and backup codes.",
-        "SMS": "Codes by text message.",
-        "Factors": "List and remove second factors.",
-    },
-    "Management": {
-        "End users": "The people of a tenant: list, change, deactivate, erase.",
-        "Factor recovery": "Reset the factors of a user, issue enrollment passes.",
-        "Invitations": "Invite users by e-mail.",
-        "Import and export": "Import and export users with their password hashes.",
-        "Groups": "Groups of end users and their members.",
-        "Roles": "Roles, their permissions and their users.",
-        "Clients": "The applications of a tenant and their secrets.",
-        "Registry": "External services and their encrypted credentials.",
-        "Directories": "Active Directory and Entra ID: configure, test, synchronise.",
-        "Domains": "Domains of a tenant, verified by DNS.",
-        "Webhooks": "Webhook endpoints, deliveries and retries.",
-        "Admin users": "Administrators of tenants and operators of the platform.",
-        "Tenants": "For operators: create, change, suspend and delete tenants.",
-        "Audit": "Who did what, on what, from where.",
-        "Health": "Probes.",
-    },
-}
-TAGS_BY_PREFIX = {
-    "/.well-known/jwks.json": "Tokens",
-    "/.well-known/oauth-authorization-server": "Tokens",
-    "/.well-known/oauth-authorization-server/t/": "OpenID Connect",
-    "/.well-known/webauthn": "Passkeys",
-    "/authmgr/groups": "Groups",
-    "/authmgr/logout": "Sessions",
-    "/authmgr/profile": "Profile",
-    "/authmgr/roles": "Roles",
-    "/authmgr/sessions": "Sessions",
-    "/authmgr/step-up": "Sessions",
-    "/authmgr/token": "Tokens",
-    "/authmgr/validate": "Access checks",
-    "/clientms/": "Clients",
-    "/exsvc/": "Registry",
-    "/t/": "OpenID Connect",
-    "/t/domain-check": "Domains",
-    "/uflow/admin/audit": "Audit",
-    "/uflow/admin/auth/": "Sign-in",
-    "/uflow/admin/enduser/": "End users",
-    "/uflow/admin/enduser/export": "Import and export",
-    "/uflow/admin/enduser/import": "Import and export",
-    "/uflow/admin/invitations": "Invitations",
-    "/uflow/admin/tenants": "Tenants",
-    "/uflow/admin/users": "Admin users",
-    "/uflow/auth/": "Sign-in",
-    "/uflow/directory/": "Directories",
-    "/uflow/federation/": "Domains",
-    "/uflow/health": "Health",
-    "/uflow/invitations/": "Registration",
-    "/uflow/live": "Health",
-    "/uflow/ready": "Health",
-    "/uflow/user/clients/register": "Registration",
-    "/uflow/user/email/": "E-mail verification",
-    "/uflow/user/enduser/": "End users",
-    "/uflow/webhooks/": "Webhooks",
-    "/webauthn/": "Passkeys",
-    "/webauthn/admin/enrollment-passes": "Factor recovery",
-    "/webauthn/admin/factors": "Factor recovery",
-    "/webauthn/admin/totp/": "TOTP",
-    "/webauthn/enrollment-passes": "Factor recovery",
-    "/webauthn/factors": "Factors",
-    "/webauthn/factors/reset": "Factor recovery",
-    "/webauthn/sms/": "SMS",
-    "/webauthn/totp/": "TOTP",
-}
+# Each group is a part of the document (`document_parts`).
+GROUPS: Final = ("Applications", "Management")
 
 
-def tag_of(path: str) -> str:
+class Tag(NamedTuple):
+    """A tag as its app states it. Its position in the group is where an integrator needs it; positions leave gaps."""
+
+    group: str
+    position: int
+    description: str
+
+
+def grouped(tags: Mapping[str, Tag]) -> Mapping[str, Iterable[str]]:
+    """Return the names of the tags of each group, in order."""
+    ordered = sorted(tags, key=lambda name: tags[name].position)
+    return {group: [name for name in ordered if tags[name].group == group] for group in GROUPS}
+
+
+def tag_of(path: str, tag_of_prefix: Mapping[str, str]) -> str:
     """Return the tag of the longest matching path prefix."""
-    return TAGS_BY_PREFIX[max((prefix for prefix in TAGS_BY_PREFIX if path.startswith(prefix)), key=len)]
+    return tag_of_prefix[max((prefix for prefix in tag_of_prefix if path.startswith(prefix)), key=len)]

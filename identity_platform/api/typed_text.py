@@ -1,7 +1,6 @@
 """Remove what keyboards and clipboards add to what people type and paste. Passwords never come here.
 
-Addresses, phone numbers, codes and names each have one function that starts with one of these: `email_address`,
-`mfa.sms.codes.typed_number`, `six_digits`, `mfa.totp.backup_codes.normalised`, `openid.device.codes.normalized`.
+Addresses, phone numbers, codes and names each have one function that starts with one of these, here or in an app.
 """
 
 import re
@@ -36,7 +35,7 @@ def compact(text: str) -> str:
 def six_digits(text: str) -> str | None:
     """Return a code of six digits as typed or pasted into a page, or None for anything else.
 
-    The API takes the six ASCII digits only (`userflow.signin.proof_fields.SixDigits`).
+    The API takes the six ASCII digits only (the serializer field `SixDigits`).
     """
     code = compact(text).replace("-", "")
     return code if _SIX_DIGITS.fullmatch(code) else None

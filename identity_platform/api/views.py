@@ -44,7 +44,7 @@ class Contract:
     limit_headers: Mapping[str, str] = field(default_factory=dict)
     # Whether a session below the required assurance level may call it: to enroll a factor, or to sign out.
     any_level: bool = False
-    # Rows of the action table (userflow.sessions.assurance) that the endpoint checks, always or for some bodies.
+    # Rows of the action table that the endpoint checks, always or for some bodies.
     assurance: str | Sequence[str] = ()
 
     def __call__(self, action: View) -> View:

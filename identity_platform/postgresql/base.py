@@ -1,4 +1,4 @@
-"""The backend of the global database, and the ground on which `tenants.backend` stands."""
+"""The backend of the global database, and the base of that of tenants' databases."""
 
 import datetime
 import re

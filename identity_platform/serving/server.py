@@ -187,7 +187,11 @@ def listen(listener: socket.socket) -> None:
         raise PortTaken(f"cannot listen on {host}:{port}: {problem.strerror}. Set PORT to a free one.") from None
     listener.setblocking(False)
     print(f"Serving on {address_of(host, port)}/ (Ctrl-C stops it)")
-    print("The API is described at /docs/, the operators' console is at /admin/.", flush=True)
+    # Django is not set up where this module is imported.
+    from identity_platform.api.app_parts import api_part
+
+    addresses = " and ".join(sorted(api_part().staff_pages))
+    print(f"The API is described at /docs/, the operators' console is at {addresses}.", flush=True)
 
 
 def address_of(host: str, port: int) -> str:

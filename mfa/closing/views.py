@@ -5,24 +5,20 @@ from identity_platform.api.views import ApiViewSet, endpoint
 from mfa.closing import actions
 from mfa.errors import AccountDeletionOff
 from tenants.errors import TenantBusy, TenantSuspended
-from userflow.endusers.serializers import ErasedOut
+from userflow.endusers.serializers import ErasedUserOut
 from userflow.errors import PROOF_ERRORS, LastActiveUser, UnknownUser
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import SignedIn, principal_at
-from userflow.signin.proof_fields import ProofFields, proof_in
-
-
-class AccountClosingIn(ProofFields):
-    """One of the fields; the first that is present counts."""
+from userflow.signin.proof_fields import ProofIn, proof_in
 
 
 class AccountClosingViewSet(ApiViewSet):
     permission_classes = [SignedIn]
 
     @endpoint(
-        AccountClosingIn,
+        ProofIn,
         id="deleteAccount",
-        returns={200: ErasedOut},
+        returns={200: ErasedUserOut},
         errors=[AccountDeletionOff, *PROOF_ERRORS, LastActiveUser, UnknownUser, TenantSuspended, TenantBusy],
         assurance=Action.CLOSE_ACCOUNT,
     )
@@ -33,6 +29,6 @@ class AccountClosingViewSet(ApiViewSet):
         Needs a proof in the body: the password, a code or a passkey.
         """
         caller = principal_at(request)
-        asked = self.valid(AccountClosingIn)
+        asked = self.valid(ProofIn)
         deleted = actions.close_account(principal=caller, proof=proof_in(asked))
         return Response({"message": "Your account is deleted.", "user_id": caller.id, "deleted": deleted})

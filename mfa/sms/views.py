@@ -34,9 +34,9 @@ CODE = [InvalidCode, AttemptsExceeded, CodeExpired, AttemptsLocked]
 
 class SmsViewSet(FactorViewSet):
     @enrollment_endpoint(
-        serializers.SmsBegin,
+        serializers.SmsSetup,
         id="beginSmsSetup",
-        returns={200: serializers.SmsSentOut},
+        returns={200: serializers.SentSmsCodeOut},
         errors=[*TENANCY, *ENROLLMENT_ERRORS, *SENDING],
         assurance=ENROLLING,
     )
@@ -51,7 +51,7 @@ class SmsViewSet(FactorViewSet):
     @enrollment_endpoint(
         serializers.SmsConfirm,
         id="confirmSmsSetup",
-        returns={200: serializers.SmsConfirmedOut},
+        returns={200: serializers.SmsConfirmationOut},
         errors=[
             *TENANCY,
             *ENROLLMENT_ERRORS,
@@ -75,9 +75,9 @@ class SmsViewSet(FactorViewSet):
         return with_tokens(body, done.signed_in)
 
     @endpoint(
-        serializers.SmsRequestCode,
+        serializers.SmsCode,
         id="requestSmsCode",
-        returns={200: serializers.SmsSentOut},
+        returns={200: serializers.SentSmsCodeOut},
         errors=[*TENANCY, *SENDING, NoPhone, NotSignedInByTicket],
         token="optional",
         any_level=True,
@@ -92,7 +92,7 @@ class SmsViewSet(FactorViewSet):
     @endpoint(
         serializers.SmsVerify,
         id="verifySmsCode",
-        returns={200: serializers.SmsVerifiedOut},
+        returns={200: serializers.SmsVerificationOut},
         errors=[*TENANCY, *CODE, NotSignedInByTicket, ClientNotAuthenticated, DirectSignInDisabled],
         token="optional",
     )

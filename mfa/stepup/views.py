@@ -7,7 +7,7 @@ from identity_platform.api.views import ApiViewSet, endpoint
 from mfa.errors import NoPasskey, NoRelyingParty, PasskeysElsewhere
 from mfa.stepup import actions
 from mfa.views import NO_STORE
-from mfa.webauthn.serializers import RequestOptionsOut
+from mfa.webauthn.serializers import PasskeyRequestOptionsOut
 from tenants.errors import TenantBusy, TenantSuspended
 from userflow.errors import (
     PROOF_ERRORS,
@@ -79,7 +79,7 @@ class StepUpViewSet(ApiViewSet):
 
     @endpoint(
         id="beginPasskeyStepUp",
-        returns={200: RequestOptionsOut},
+        returns={200: PasskeyRequestOptionsOut},
         errors=[*PLACE, NoPasskey, PasskeysElsewhere, NoRelyingParty, TooManyFromAddress],
         any_level=True,
     )

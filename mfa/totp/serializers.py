@@ -1,8 +1,9 @@
 from rest_framework import serializers
 
-from identity_platform.api.fields import EmailAddress, Identifier, Text
-from mfa.serializers import DoneOut, EnrollmentIn
+from identity_platform.api.fields import Identifier, Text
+from mfa.serializers import AdminEnrollmentIn, EnrollmentIn, SuccessOut
 from mfa.totp import backup_codes
+from userflow.accounts.serializers import AdminEmailIn
 from userflow.signin.proof_fields import ProofFields, SixDigits
 
 COMPLETES = "Ticket of the login that must enroll first: the new factor completes it."
@@ -26,24 +27,16 @@ class BackupCodeText(Text):
         return {"type": "string", "pattern": "^[0-9A-TV-Za-tv-z]{4}(-?[0-9A-TV-Za-tv-z]{4}){3}$"}
 
 
-class AdminTotpBegin(serializers.Serializer[object]):
-    email = EmailAddress()
-
-
-class TotpBegin(AdminTotpBegin):
+class TotpBegin(AdminEmailIn):
     tenant_id = Identifier()
     client_id = Identifier(required=False)
-
-
-class AdminTotpSetup(AdminTotpBegin, EnrollmentIn):
-    """A request that enrolls a factor."""
 
 
 class TotpSetup(TotpBegin, EnrollmentIn):
     """A request that enrolls a factor."""
 
 
-class AdminTotpDisable(AdminTotpBegin, ProofFields):
+class AdminTotpDisable(AdminEmailIn, ProofFields):
     pass
 
 
@@ -51,7 +44,7 @@ class TotpDisable(TotpBegin, ProofFields):
     pass
 
 
-class AdminTotpConfirm(AdminTotpSetup, ProofFields):
+class AdminTotpConfirm(AdminEnrollmentIn, ProofFields):
     """The fields of a proof are for an access token; `code` is that of the new authenticator."""
 
     code = SixDigits(help_text="Six digits from the new authenticator.")
@@ -64,7 +57,7 @@ class TotpConfirm(AdminTotpConfirm):
     client_id = Identifier(required=False)
 
 
-class AdminTotpVerify(AdminTotpBegin):
+class AdminTotpVerify(AdminEmailIn):
     any_of = (("code",), ("backup_code",))
     code = SixDigits(required=False, help_text="Six digits from the authenticator app.")
     backup_code = BackupCodeText(required=False, help_text="One of the ten backup codes, if there is no `code`.")
@@ -98,7 +91,7 @@ class LoginTokens(serializers.Serializer[object]):
     expires_in = serializers.IntegerField(required=False)
 
 
-class TotpBeginOut(serializers.Serializer[object]):
+class TotpSetupOut(serializers.Serializer[object]):
     account = serializers.CharField()
     issuer = serializers.CharField(help_text="Name of the issuer that the app shows.")
     manual_entry = serializers.CharField(help_text="The secret in groups of four.")
@@ -107,22 +100,18 @@ class TotpBeginOut(serializers.Serializer[object]):
     secret = serializers.CharField(help_text="The secret in base32.")
 
 
-class BackupCodesOut(DoneOut):
+class NewBackupCodesOut(SuccessOut):
     backup_codes = serializers.ListField(child=serializers.CharField())
 
 
-class TotpConfirmedOut(LoginTokens, BackupCodesOut):
+class TotpConfirmationOut(LoginTokens, NewBackupCodesOut):
     """The backup codes, and with `mfa_token` the login's tokens."""
 
 
-class TotpDoneOut(DoneOut):
-    pass
-
-
-class AdminTotpVerifiedOut(DoneOut, LoginTokens):
+class AdminTotpVerificationOut(SuccessOut, LoginTokens):
     email = serializers.CharField()
     method = serializers.ChoiceField(choices=["totp", "backup_code"])
 
 
-class TotpVerifiedOut(AdminTotpVerifiedOut):
+class TotpVerificationOut(AdminTotpVerificationOut):
     tenant_id = serializers.UUIDField()

@@ -8,6 +8,7 @@ from rest_framework.response import Response
 from identity_platform.api.views import endpoint
 from mfa.enrollment import ENROLLING
 from mfa.errors import LastFactor, NotEnrolled, SecretNotIssued, TooManyPending, UnknownEmail
+from mfa.serializers import AdminEnrollmentIn, SuccessOut
 from mfa.totp import actions, serializers
 from mfa.views import (
     ENROLLING_BY_TOKEN,
@@ -39,7 +40,7 @@ class TotpViewSet(FactorViewSet):
     @enrollment_endpoint(
         serializers.TotpSetup,
         id="beginTotpSetup",
-        returns={200: serializers.TotpBeginOut},
+        returns={200: serializers.TotpSetupOut},
         errors=[*TENANCY, *ENROLLMENT_ERRORS, TooManyPending],
         assurance=ENROLLING,
     )
@@ -55,7 +56,7 @@ class TotpViewSet(FactorViewSet):
     @enrollment_endpoint(
         serializers.TotpConfirm,
         id="confirmTotpSetup",
-        returns={200: serializers.TotpConfirmedOut},
+        returns={200: serializers.TotpConfirmationOut},
         errors=[
             *TENANCY,
             *ENROLLMENT_ERRORS,
@@ -82,7 +83,7 @@ class TotpViewSet(FactorViewSet):
     @endpoint(
         serializers.TotpVerify,
         id="verifyTotp",
-        returns={200: serializers.TotpVerifiedOut},
+        returns={200: serializers.TotpVerificationOut},
         errors=[*TENANCY, InvalidCode, AttemptsLocked, ClientNotAuthenticated, DirectSignInDisabled],
         token="optional",
     )
@@ -97,7 +98,7 @@ class TotpViewSet(FactorViewSet):
     @endpoint(
         serializers.TotpVerifyLogin,
         id="verifyTotpLogin",
-        returns={200: serializers.TotpVerifiedOut},
+        returns={200: serializers.TotpVerificationOut},
         errors=[
             *TENANCY,
             InvalidCode,
@@ -123,7 +124,7 @@ class TotpViewSet(FactorViewSet):
     @endpoint(
         serializers.TotpDisable,
         id="disableTotp",
-        returns={200: serializers.TotpDoneOut},
+        returns={200: SuccessOut},
         errors=[*TENANCY, *ENROLLMENT_ERRORS, *PROOF_ERRORS, NotEnrolled, LastFactor],
         token="optional",
         assurance=Action.REMOVE_FACTOR,
@@ -139,7 +140,7 @@ class TotpViewSet(FactorViewSet):
     @endpoint(
         serializers.TotpDisable,
         id="regenerateBackupCodes",
-        returns={200: serializers.BackupCodesOut},
+        returns={200: serializers.NewBackupCodesOut},
         errors=[*TENANCY, *ENROLLMENT_ERRORS, *ENROLLING_BY_TOKEN, NotEnrolled],
         token="optional",
         assurance=Action.RENEW_BACKUP_CODES,
@@ -164,7 +165,7 @@ class AdminTotpViewSet(TotpViewSet):
         "Get a secret for an admin user's authenticator app.\n"
         "The secret can be confirmed for ten minutes. Needs a proof of the user: an access token, an enrollment "
         "ticket, or a sign-in in the last minutes.",
-        serializers.AdminTotpSetup,
+        AdminEnrollmentIn,
     )
     confirm = for_admins(
         TotpViewSet.confirm,
@@ -181,7 +182,7 @@ class AdminTotpViewSet(TotpViewSet):
         "Complete an admin user's sign-in with a code or a backup code.\n"
         "With `mfa_token` it returns the tokens of the sign-in; without, it only says whether the code is right.",
         serializers.AdminTotpVerifyLogin,
-        returns=serializers.AdminTotpVerifiedOut,
+        returns=serializers.AdminTotpVerificationOut,
     )
     disable = for_admins(
         TotpViewSet.disable,

@@ -17,6 +17,7 @@ from mfa.errors import (
     TooManyPasskeys,
     UnknownEmail,
 )
+from mfa.serializers import AdminEnrollmentIn
 from mfa.views import (
     ENROLLING_BY_TOKEN,
     ENROLLMENT_ERRORS,
@@ -32,6 +33,7 @@ from mfa.webauthn.relying_party import related_origins
 from tenants.addresses.hosts import tenant_at_host
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from userflow.accounts.realms import ADMINS
+from userflow.accounts.serializers import AdminEmailIn
 from userflow.errors import (
     AttemptsLocked,
     ClientNotAuthenticated,
@@ -67,9 +69,9 @@ def enrolled(done: Enrolled) -> Response:
 
 class EndUserPasskeyViewSet(FactorViewSet):
     @enrollment_endpoint(
-        serializers.EndUserRegistrationIn,
+        serializers.PasskeyRegistrationIn,
         id="beginPasskeyRegistration",
-        returns={200: serializers.CreationOptionsOut},
+        returns={200: serializers.PasskeyCreationOptionsOut},
         errors=[UnknownEmail, UnknownTenant, *BEGIN],
         assurance=(Action.FIRST_FACTOR, Action.ADD_FACTOR),
     )
@@ -82,9 +84,9 @@ class EndUserPasskeyViewSet(FactorViewSet):
         return Response(registration.begin_registration(realm=self.realm, **self.arguments()), headers=NO_STORE)
 
     @enrollment_endpoint(
-        serializers.EndUserPasskeyIn,
+        serializers.PasskeyIn,
         id="finishPasskeyRegistration",
-        returns={200: serializers.EnrolledOut},
+        returns={200: serializers.EnrolledPasskeyOut},
         errors=[
             UnknownEmail,
             UnknownTenant,
@@ -105,9 +107,9 @@ class EndUserPasskeyViewSet(FactorViewSet):
         return enrolled(registration.finish_registration(realm=self.realm, **self.arguments(proof=True)))
 
     @endpoint(
-        serializers.EndUserBeginIn,
+        serializers.PasskeyAuthenticationIn,
         id="beginPasskeyAuthentication",
-        returns={200: serializers.RequestOptionsOut},
+        returns={200: serializers.PasskeyRequestOptionsOut},
         errors=[UnknownEmail, UnknownTenant, NoPasskey, PasskeysElsewhere, NoRelyingParty, *PLACE],
         token="optional",
     )
@@ -122,9 +124,9 @@ class EndUserPasskeyViewSet(FactorViewSet):
         return Response(authentication.begin_authentication(realm=self.realm, **asked), headers=NO_STORE)
 
     @endpoint(
-        serializers.EndUserAssertionIn,
+        serializers.PasskeyAssertionIn,
         id="finishPasskeyAuthentication",
-        returns={200: serializers.VerifiedOut},
+        returns={200: serializers.PasskeyVerificationOut},
         errors=[*VERIFY, ClientNotAuthenticated, DirectSignInDisabled],
         token="optional",
     )
@@ -149,7 +151,7 @@ class AdminPasskeyViewSet(EndUserPasskeyViewSet):
         "Get options for an admin user's new passkey.\n"
         "Pass them to parseCreationOptionsFromJSON(). Needs a proof of the user: an access token, an enrollment "
         "ticket, or a sign-in in the last minutes.",
-        serializers.AdminRegistrationIn,
+        AdminEnrollmentIn,
     )
     finish_registration = for_admins(
         EndUserPasskeyViewSet.finish_registration,
@@ -164,14 +166,14 @@ class AdminPasskeyViewSet(EndUserPasskeyViewSet):
         EndUserPasskeyViewSet.begin_authentication,
         "beginAdminPasskeyAuthentication",
         "Get options for using an admin user's passkey.\nPass them to parseRequestOptionsFromJSON().",
-        serializers.AdminNamedIn,
+        AdminEmailIn,
     )
     finish_authentication = for_admins(
         EndUserPasskeyViewSet.finish_authentication,
         "finishAdminPasskeyAuthentication",
         "Verify the use of an admin user's passkey.\n"
         "With `mfa_token` it completes that sign-in and returns its tokens. Every failed check returns the same 401.",
-        serializers.AdminAssertionIn,
+        serializers.AdminPasskeyAssertionIn,
     )
 
 
@@ -179,9 +181,9 @@ class PasskeySignUpViewSet(FactorViewSet):
     """The general registration, which signs the user in."""
 
     @enrollment_endpoint(
-        serializers.SignUpIn,
+        serializers.PasskeySignUpIn,
         id="finishPasskeySignUp",
-        returns={200: serializers.EnrolledAndSignedInOut},
+        returns={200: serializers.PasskeySignUpOut},
         errors=[*FINISH, ClientNotAuthenticated, DirectSignInDisabled, NotFirstFactor],
         assurance=Action.FIRST_FACTOR,
     )

@@ -19,7 +19,7 @@ from userflow.sessions.serializers import ClientProof
 from userflow.sessions.views import BASIC_HEADER, NO_STORE
 
 
-class PushedRequestIn(ClientProof):
+class PushedAuthorizationIn(ClientProof):
     """The parameters of an authorization request (OpenID Connect Core section 3.1.2.1) and the client's authentication."""
 
     response_type = Text(max_length=64, required=False, help_text="Required: code")
@@ -58,7 +58,7 @@ class PushedRequestIn(ClientProof):
     )
 
 
-class PushedRequestOut(serializers.Serializer[object]):
+class PushedAuthorizationOut(serializers.Serializer[object]):
     """RFC 9126 section 2.2."""
 
     request_uri = serializers.CharField(help_text="For the authorization endpoint, with `client_id`.")
@@ -67,9 +67,9 @@ class PushedRequestOut(serializers.Serializer[object]):
 
 class PushedRequestViewSet(ClientEndpoint):
     @endpoint(
-        PushedRequestIn,
+        PushedAuthorizationIn,
         id="pushAuthorizationRequest",
-        returns={201: PushedRequestOut},
+        returns={201: PushedAuthorizationOut},
         errors=[*CLIENT_ERRORS, PushedRequestRejected, DpopProofInvalid, DpopNonceRequired, TenantSuspended],
         token="none",
         headers={
@@ -82,7 +82,7 @@ class PushedRequestViewSet(ClientEndpoint):
 
         RFC 9126. The `request_uri` can be opened for 90 seconds, also again by a reload, until the request is finished.
         """
-        client, _ = authenticate_at(self, PushedRequestIn)
+        client, _ = authenticate_at(self, PushedAuthorizationIn)
         attempts.limit_client("authorization", client_id=client.id, confidential=client.confidential)
         # Also parameters that the serializer does not know: `request_uri` is an error.
         body: dict[str, str | list[str]] = dict(request.data)

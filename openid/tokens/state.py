@@ -7,7 +7,7 @@ from identity_platform.api.parsers import StrictFormParser
 from identity_platform.api.views import endpoint
 from openid.client_authentication import CLIENT_ERRORS, ClientEndpoint, authenticate_at
 from userflow.oauth_errors import InvalidClient, UnauthorizedClient
-from userflow.sessions.serializers import IntrospectionOut, RevokedOut, TokenNamed
+from userflow.sessions.serializers import IntrospectionOut, PresentedToken, RevokedOut
 from userflow.sessions.token_actions import introspect_token, revoke_token
 from userflow.sessions.views import BASIC_HEADER, NO_STORE
 
@@ -16,7 +16,7 @@ class TokenStateViewSet(ClientEndpoint):
     parser_classes = [StrictFormParser]
 
     @endpoint(
-        TokenNamed,
+        PresentedToken,
         id="introspectOpenidToken",
         returns={200: IntrospectionOut},
         errors=CLIENT_ERRORS,
@@ -28,14 +28,14 @@ class TokenStateViewSet(ClientEndpoint):
 
         RFC 7662, for confidential clients of the tenant. For every other token the response is `active: false`.
         """
-        client, sent = authenticate_at(self, TokenNamed)
+        client, sent = authenticate_at(self, PresentedToken)
         # A public client is not authenticated: anyone could try tokens (RFC 7662 section 2.1).
         if not client.confidential:
             raise InvalidClient
         return Response(introspect_token(token=sent["token"], by=client), headers=NO_STORE)
 
     @endpoint(
-        TokenNamed,
+        PresentedToken,
         id="revokeOpenidToken",
         returns={200: RevokedOut},
         errors=[*CLIENT_ERRORS, UnauthorizedClient],
@@ -47,6 +47,6 @@ class TokenStateViewSet(ClientEndpoint):
 
         RFC 7009. A user's token ends the session of the application. An unknown token returns 200 as well.
         """
-        client, sent = authenticate_at(self, TokenNamed)
+        client, sent = authenticate_at(self, PresentedToken)
         revoke_token(token=sent["token"], client=client)
         return Response({}, headers=NO_STORE)

@@ -13,8 +13,8 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
 from identity_platform.api import metrics
+from identity_platform.api.app_parts import api_part
 from identity_platform.api.handlers import plain_response
-from identity_platform.api.middleware import PROBES
 from tenants.entering import lookup
 from tenants.entering.lookup import TenantContext
 from tenants.errors import TooManyUnknownHosts, UnknownTenant
@@ -119,13 +119,14 @@ class TenantHosts:
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse], budget: Budget = budget) -> None:
         self.get_response = get_response
         self._budget = budget
+        self._probes = api_part().probes
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         host = _HOST.fullmatch(request.META.get("HTTP_HOST", ""))
         domain = host[1].lower().removesuffix(".") if host else ""
         request.is_platform_host = _is_platforms(domain)  # type: ignore[attr-defined]  # read by SecurityMiddleware
         # Metrics are only read. On a tenant's domain other methods get the same 404 as for every path that is not there.
-        is_probe = request.path in PROBES and (request.path != metrics.PATH or request.method in ("GET", "HEAD"))
+        is_probe = request.path in self._probes and (request.path != metrics.PATH or request.method in ("GET", "HEAD"))
         if domain and not is_probe and not _is_platforms(domain):
             try:
                 tenant = find_host(domain, self._budget)

@@ -8,8 +8,8 @@ import orjson
 from django.http import HttpRequest
 from django.urls import Resolver404, resolve
 
+from identity_platform.api.app_parts import is_oauth
 from identity_platform.api.documents import PARTS, openapi
-from identity_platform.api.handlers import is_oauth
 
 __all__ = ["PARTS"]
 

@@ -5,7 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
-from identity_platform.api.example_values import (
+from tests.openapi.test_optional_fields import document
+from tests.userflow.sessions.clients import FORM
+from tests.world import PASSWORD as TEST_PASSWORD
+from tests.world import Api, TestTenant, User
+from userflow.api_part.example_values import (
     ADMIN_EMAIL,
     ADMIN_ID,
     CLIENT_ID,
@@ -15,10 +19,6 @@ from identity_platform.api.example_values import (
     USER_ID,
     VALUES,
 )
-from tests.openapi.test_optional_fields import document
-from tests.userflow.sessions.clients import FORM
-from tests.world import PASSWORD as TEST_PASSWORD
-from tests.world import Api, TestTenant, User
 
 
 def operations_with_body() -> dict[str, tuple[str, str, str, Any]]:

@@ -1,8 +1,6 @@
 """Components have short names, and every name that is chosen by hand is in use."""
 
-from identity_platform.api.component_names import CHOSEN
-from identity_platform.api.error_responses import NAMES as RESPONSES
-from identity_platform.api.shared_components import NAMES as SHARED
+from identity_platform.api.app_parts import api_part
 from tests.openapi.document import document
 
 LONGEST = 40
@@ -10,8 +8,12 @@ LONGEST = 40
 
 def test_chosen_names_are_in_use() -> None:
     schemas, responses = document()["components"]["schemas"], document()["components"]["responses"]
-    assert [name for name in (*CHOSEN.values(), *SHARED.values()) if name not in schemas] == []
-    assert [name for name in RESPONSES.values() if name not in responses and f"Registry{name}" not in responses] == []
+    assert [name for name in api_part().type_names.values() if name not in schemas] == []
+    assert [
+        name
+        for name in api_part().response_names.values()
+        if name not in responses and f"Registry{name}" not in responses
+    ] == []
 
 
 def test_names_are_short() -> None:

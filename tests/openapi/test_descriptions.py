@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from identity_platform.api.field_descriptions import DESCRIPTIONS
+from identity_platform.api.app_parts import api_part
 from tests.openapi.test_optional_fields import document
 
 SHORTEST = 8
@@ -77,4 +77,4 @@ def test_document_says_how_to_step_up() -> None:
 
 def test_every_shared_description_is_used() -> None:
     used = {(re.split(r"\.|: ", name)[-1], what.get("description")) for name, what in described()}
-    assert set(DESCRIPTIONS.items()) - used == set()
+    assert set(api_part().field_descriptions.items()) - used == set()

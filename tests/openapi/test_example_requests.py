@@ -8,26 +8,8 @@ import pyotp
 import pytest
 from django.utils.timezone import now
 
-from identity_platform.api.example_values import (
-    ACCESS_TOKEN,
-    ADMIN_EMAIL,
-    ASSERTED,
-    AUTHORIZATION_CODE,
-    CLIENT_ID,
-    CLIENT_SECRET,
-    CODE,
-    CREATED,
-    MAIL_TOKEN,
-    MFA_TOKEN,
-    PHONE,
-    PROOF_TOKEN,
-    REFRESH_TOKEN,
-    SMS_CODE,
-    TOTP_SECRET,
-    VALUES,
-    VERIFIER,
-    WEBHOOK,
-)
+from mfa.api_part import CREATED, PHONE, SMS_CODE, TOTP_SECRET
+from openid.api_part import AUTHORIZATION_CODE, VERIFIER
 from tests.mfa.people import a_step_lasts, code_to, new_user, some_phone
 from tests.mfa.webauthn.passkeys import new_authenticator
 from tests.openapi.example_calls import OPERATIONS, ExampleCalls
@@ -37,6 +19,20 @@ from tests.userflow.domains.dns_server import serve
 from tests.userflow.mailbox import mails_to
 from tests.userflow.sessions.aged import proof_token, strong
 from tests.world import Api, TestTenant, assert_created, sign_in_admin
+from userflow.api_part.example_values import (
+    ACCESS_TOKEN,
+    ADMIN_EMAIL,
+    ASSERTED,
+    CLIENT_ID,
+    CLIENT_SECRET,
+    CODE,
+    MAIL_TOKEN,
+    MFA_TOKEN,
+    PROOF_TOKEN,
+    REFRESH_TOKEN,
+    VALUES,
+    WEBHOOK,
+)
 
 
 def _mailed_token(address: str, about: str = "") -> str:

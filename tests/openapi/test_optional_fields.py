@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from identity_platform.api.handlers import is_oauth
+from identity_platform.api.app_parts import is_oauth
 from tests.openapi.document import document, fields_of, resolved
 from tests.world import Api, TestTenant, sign_in_admin
 

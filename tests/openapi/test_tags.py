@@ -1,6 +1,6 @@
 """Operations have tags named after features, in the order of an integration."""
 
-from identity_platform.api.handlers import is_oauth
+from identity_platform.api.app_parts import is_oauth
 from tests.openapi.document import document, resolved, responses_of
 
 

@@ -11,7 +11,7 @@ import orjson
 import pyotp
 from django.utils.timezone import now
 
-from identity_platform.api import example_values
+from userflow.api_part import example_values
 
 ATTACKER_HOST: Final = "attacker.example"
 ATTACKER_URL: Final = f"https://{ATTACKER_HOST}/callback"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from django.utils.timezone import now
-from tenants.context import in_tenant
 
+from tenants.entering.context import in_tenant
 from tests.examples.form_browser import FormBrowser
 from tests.quickstarts.application import PYTHON_PROGRAMS, Application
 from tests.quickstarts.page import BLOCKS, block

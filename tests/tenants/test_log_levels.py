@@ -18,7 +18,7 @@ from django.core.management import CommandError, call_command
 from django.utils.timezone import now
 
 from identity_platform.api import log_levels as levels_of_process
-from identity_platform.api.log_levels import AREAS
+from identity_platform.api.log_levels import areas
 from identity_platform.audit.models import PlatformEvent
 from tenants import log_levels
 from tenants.models import LogLevel
@@ -94,7 +94,7 @@ def test_every_logger_belongs_to_an_area() -> None:
     apps = ("console", "identity_platform", "mfa", "openid", "registry", "tenants", "userflow")
     sources = [file.read_text() for app in apps for file in (ROOT / app).rglob("*.py")]
     named = {name for text in sources for name in re.findall(r'get_logger\("([^"]*)"\)', text)}
-    assert {name.removeprefix("identity.") for name in named} | {"requests"} == set(AREAS)
+    assert {name.removeprefix("identity.") for name in named} | {"requests"} == set(areas())
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ class AdminUserOut(serializers.Serializer[object]):
     created_at = serializers.DateTimeField()
 
 
-class AdminProfileOut(AdminUserOut):
+class AdminUserDetailOut(AdminUserOut):
     roles = serializers.ListField(child=serializers.CharField())
     permissions = serializers.ListField(child=serializers.CharField())
     mfa_methods = serializers.ListField(child=serializers.CharField())
@@ -77,17 +77,10 @@ class AdminListQuery(PageQuery):
     limit = page_limit(10)
 
 
-class AdminListOut(PaginationOut):
-    items = AdminProfileOut(many=True)
+class AdminUserListOut(PaginationOut):
+    items = AdminUserDetailOut(many=True)
 
 
 class AdminActiveIn(serializers.Serializer[object]):
     user_id = Identifier()
     active = Boolean(help_text="False: the user cannot sign in and all sessions end.")
-
-
-class AdminActiveOut(serializers.Serializer[object]):
-    message = serializers.CharField()
-    user_id = serializers.UUIDField()
-    active = serializers.BooleanField()
-    updated_at = serializers.DateTimeField()

@@ -9,6 +9,7 @@ from identity_platform.api.fields import fields_of
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import UnknownTenant
 from userflow.accounts.lookups import find_admin_user
+from userflow.accounts.serializers import UserStatusOut
 from userflow.admins import actions, serializers
 from userflow.errors import (
     PROOF_ERRORS,
@@ -76,7 +77,7 @@ class AdminUserViewSet(ApiViewSet):
     @endpoint(
         id="listAdminUsers",
         query=serializers.AdminListQuery,
-        returns={200: serializers.AdminListOut},
+        returns={200: serializers.AdminUserListOut},
         errors=[UnknownTenant],
     )
     def list(self, request: Request) -> Response:
@@ -89,7 +90,7 @@ class AdminUserViewSet(ApiViewSet):
         found = actions.list_admin_users(tenant_id=tenant_id, **asked)
         return Response({"items": [serializers.profile(user) for user in found.rows], **found.totals()})
 
-    @endpoint(id="getCurrentAdminUser", returns={200: serializers.AdminProfileOut})
+    @endpoint(id="getCurrentAdminUser", returns={200: serializers.AdminUserDetailOut})
     def me(self, request: Request) -> Response:
         """Get the signed-in admin user.
 
@@ -100,7 +101,7 @@ class AdminUserViewSet(ApiViewSet):
             raise NotAllowed("This endpoint is for admin users. Use /authmgr/profile.")
         return Response(serializers.profile(find_admin_user(user_id=by.id, within=by.tenant_id)))
 
-    @endpoint(id="getAdminUser", returns={200: serializers.AdminProfileOut}, errors=[UnknownUser])
+    @endpoint(id="getAdminUser", returns={200: serializers.AdminUserDetailOut}, errors=[UnknownUser])
     def retrieve(self, request: Request, user_id: str) -> Response:
         """Get an admin user."""
         within = principal_at(request).tenant_id
@@ -109,7 +110,7 @@ class AdminUserViewSet(ApiViewSet):
     @endpoint(
         serializers.AdminUserChanges,
         id="updateAdminUser",
-        returns={200: serializers.AdminProfileOut},
+        returns={200: serializers.AdminUserDetailOut},
         errors=[*PROOF_ERRORS, UnknownUser, AdminNameTaken, TooManyFromAddress, *GRANTING, LastAdmin],
         assurance=(Action.GRANT_ROLES, Action.CHANGE_EMAIL_OF_OTHERS, Action.CHANGE_OWN_EMAIL),
     )
@@ -129,7 +130,7 @@ class AdminUserViewSet(ApiViewSet):
 
     @endpoint(
         id="deactivateAdminUser",
-        returns={200: serializers.AdminActiveOut},
+        returns={200: UserStatusOut},
         errors=DEACTIVATING,
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
@@ -143,7 +144,7 @@ class AdminUserViewSet(ApiViewSet):
     @endpoint(
         serializers.AdminActiveIn,
         id="setAdminUserActive",
-        returns={200: serializers.AdminActiveOut},
+        returns={200: UserStatusOut},
         errors=DEACTIVATING,
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
@@ -158,4 +159,4 @@ class AdminUserViewSet(ApiViewSet):
     def _activity(self, request: Request, user_id: UUID, *, active: bool) -> Response:
         user = actions.set_admin_active(user_id=user_id, active=active, by=principal_at(request))
         message = "The admin user is active." if active else "The admin user is deactivated."
-        return Response(fields_of(serializers.AdminActiveOut, user, user_id=user.pk, message=message))
+        return Response(fields_of(UserStatusOut, user, user_id=user.pk, message=message))

@@ -25,7 +25,7 @@ class AuditQuery(NamedTenant):
 AuditQuery._declared_fields["from"] = Timestamp(required=False, help_text="At or after this moment.")
 
 
-class EventOut(serializers.Serializer[object]):
+class AuditEventOut(serializers.Serializer[object]):
     id = serializers.IntegerField(help_text="Number of the event in its log; a later event has a greater one.")
     at = serializers.DateTimeField()
     action = serializers.CharField()
@@ -40,8 +40,8 @@ class EventOut(serializers.Serializer[object]):
     tenant_id = serializers.UUIDField(required=False, allow_null=True, help_text="Only in the platform's audit log.")
 
 
-class AuditOut(serializers.Serializer[object]):
-    events = EventOut(many=True)
+class AuditEventListOut(serializers.Serializer[object]):
+    events = AuditEventOut(many=True)
     limit = serializers.IntegerField()
     next_cursor = serializers.IntegerField(
         allow_null=True, help_text="Send it as `cursor`; null at the end. A page before the end can have fewer events."

@@ -14,7 +14,7 @@ class AuditViewSet(ApiViewSet):
     @endpoint(
         id="listAuditEvents",
         query=serializers.AuditQuery,
-        returns={200: serializers.AuditOut},
+        returns={200: serializers.AuditEventListOut},
         errors=[UnknownTenant, TenantSuspended, TenantBusy, TenantRequired],
     )
     def list(self, request: Request) -> Response:

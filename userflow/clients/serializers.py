@@ -38,7 +38,7 @@ def record(client: Client) -> dict[str, object]:
     null_if_empty = {name: getattr(client, name) or None for name in _NULL_IF_EMPTY}
     method = NONE if client.type == PUBLIC else client.token_endpoint_auth_method or None
     return fields_of(
-        ClientOut,
+        OAuthClientOut,
         client,
         client_id=client.pk,
         status="Active" if client.active else "Inactive",
@@ -180,7 +180,7 @@ class ClientListQuery(PageQuery):
         return [tag.strip() for tag in value.split(",") if tag.strip()]
 
 
-class SecretIn(serializers.Serializer[object]):
+class ClientSecretIn(serializers.Serializer[object]):
     overlap_seconds = Integer(
         required=False,
         min_value=0,
@@ -189,7 +189,7 @@ class SecretIn(serializers.Serializer[object]):
     )
 
 
-class ClientOut(serializers.Serializer[object]):
+class OAuthClientOut(serializers.Serializer[object]):
     id = serializers.UUIDField()
     client_id = serializers.UUIDField(help_text="The same as id.")
     tenant_id = serializers.UUIDField()
@@ -244,19 +244,14 @@ class ClientOut(serializers.Serializer[object]):
     last_used_at = serializers.DateTimeField(allow_null=True)
 
 
-class NewClientOut(ClientOut):
+class NewClientOut(OAuthClientOut):
     client_secret = serializers.CharField(required=False, help_text="Confidential clients; shown only once.")
 
 
-class RotatedOut(NewClientOut):
+class RotatedClientOut(NewClientOut):
     previous_secret_expires_at = serializers.DateTimeField(allow_null=True)
 
 
 class ClientListOut(serializers.Serializer[object]):
-    clients = ClientOut(many=True)
+    clients = OAuthClientOut(many=True)
     pagination = PaginationOut()
-
-
-class DeletedOut(serializers.Serializer[object]):
-    message = serializers.CharField()
-    id = serializers.UUIDField()

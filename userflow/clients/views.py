@@ -7,6 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.errors import ValidationFailed
+from identity_platform.api.responses import DeletedRecordOut
 from identity_platform.api.views import ApiViewSet, Arguments, endpoint
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from userflow.clients import actions, serializers
@@ -28,7 +29,7 @@ CHANGING = [InsufficientAuthentication, *ACTIVATING]
 changing_endpoint = partial(
     endpoint,
     serializers.ClientChanges,
-    returns={200: serializers.ClientOut},
+    returns={200: serializers.OAuthClientOut},
     errors=CHANGING,
     assurance=(Action.WRITE_CLIENT_SECRET, Action.GRANT_ROLES, Action.END_SESSIONS_OF_OTHERS),
 )
@@ -77,7 +78,7 @@ class ClientViewSet(ApiViewSet):
         shown = {"client_secret": secret} if secret else {}
         return Response({**serializers.record(client), **shown}, status=201, headers=NO_STORE)
 
-    @endpoint(id="getClient", returns={200: serializers.ClientOut}, errors=[UnknownClient, *TENANCY])
+    @endpoint(id="getClient", returns={200: serializers.OAuthClientOut}, errors=[UnknownClient, *TENANCY])
     def retrieve(self, request: Request, tenant_id: str, client_id: str) -> Response:
         """Get a client.
 
@@ -105,7 +106,7 @@ class ClientViewSet(ApiViewSet):
 
     @endpoint(
         id="deleteClient",
-        returns={200: serializers.DeletedOut},
+        returns={200: DeletedRecordOut},
         errors=[UnknownClient, DefaultClientStays, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
@@ -118,7 +119,7 @@ class ClientViewSet(ApiViewSet):
         actions.delete_client(**named, by=principal_at(request))
         return Response({"message": "The client is deleted.", "id": named["client_id"]})
 
-    @endpoint(id="activateClient", returns={200: serializers.ClientOut}, errors=ACTIVATING)
+    @endpoint(id="activateClient", returns={200: serializers.OAuthClientOut}, errors=ACTIVATING)
     def activate(self, request: Request, tenant_id: str, client_id: str) -> Response:
         """Activate a client.
 
@@ -128,7 +129,7 @@ class ClientViewSet(ApiViewSet):
 
     @endpoint(
         id="deactivateClient",
-        returns={200: serializers.ClientOut},
+        returns={200: serializers.OAuthClientOut},
         errors=CHANGING,
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
@@ -144,9 +145,9 @@ class ClientViewSet(ApiViewSet):
         return Response(serializers.record(changed))
 
     @endpoint(
-        serializers.SecretIn,
+        serializers.ClientSecretIn,
         id="rotateClientSecret",
-        returns={200: serializers.RotatedOut},
+        returns={200: serializers.RotatedClientOut},
         errors=[NoClientSecret, *CHANGING],
         assurance=Action.WRITE_CLIENT_SECRET,
     )
@@ -156,7 +157,7 @@ class ClientViewSet(ApiViewSet):
         The response contains the new secret; it is not shown again. The previous one stays valid for `overlap_seconds`.
         A public client has none.
         """
-        named, asked = self.named(), self.valid(serializers.SecretIn)
+        named, asked = self.named(), self.valid(serializers.ClientSecretIn)
         rotated, secret = actions.rotate_client_secret(**named, by=principal_at(request), **asked)
         body = {
             **serializers.record(rotated),

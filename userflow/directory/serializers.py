@@ -114,7 +114,7 @@ class Table(StrictField):
         return {"type": "object", "additionalProperties": {"type": "string"}, "maxProperties": self.most}
 
 
-class MappingIn(NullIsAbsent, serializers.Serializer[object]):
+class AttributeMappingIn(NullIsAbsent, serializers.Serializer[object]):
     """Directory attributes for a user's address, name and both metadata."""
 
     email = Attribute(required=False, help_text="The attribute with the address (default mail).")
@@ -163,7 +163,7 @@ class DirectoryChanges(NamedTenant):
         _CLOUD, "Send a cloud's name.", max_length=63, required=False, help_text="Microsoft cloud. Default: global."
     )
     client_id = Identifier(required=False, allow_null=True, help_text="Client of new users; null: the default client.")
-    mapping = MappingIn(required=False)
+    mapping = AttributeMappingIn(required=False)
     groups = Table(
         key=Text(max_length=1000),
         value=Text(max_length=255),
@@ -187,19 +187,19 @@ class DirectoryIn(DirectoryChanges):
     )
 
 
-class SyncIn(NamedTenant):
+class DirectorySyncIn(NamedTenant):
     dry_run = Boolean(required=False, default=False, help_text="Report the changes without making them.")
     force = Boolean(required=False, default=False, help_text="Deactivate users however many they are.")
     full = Boolean(required=False, default=False, help_text="Read everything, even if a read of changes is possible.")
 
 
-class ProblemOut(serializers.Serializer[object]):
+class DirectoryRunProblemOut(serializers.Serializer[object]):
     external_id = serializers.CharField(allow_blank=True, help_text="Id in the directory; empty if unknown.")
     code = serializers.CharField(help_text="Stable name of the problem, for programs.")
     message = serializers.CharField(help_text="What is wrong, for people to read.")
 
 
-class PreviewOut(serializers.Serializer[object]):
+class DirectoryRunPreviewOut(serializers.Serializer[object]):
     external_id = serializers.CharField(help_text="Id in the directory.")
     action = serializers.CharField(help_text="create, update, activate, deactivate or skip.")
     email = serializers.CharField(
@@ -210,7 +210,7 @@ class PreviewOut(serializers.Serializer[object]):
     )
 
 
-class LastRunOut(serializers.Serializer[object]):
+class LastDirectoryRunOut(serializers.Serializer[object]):
     id = serializers.UUIDField()
     state = serializers.ChoiceField(STATES)
     dry_run = serializers.BooleanField()
@@ -219,7 +219,7 @@ class LastRunOut(serializers.Serializer[object]):
     reason = serializers.CharField(allow_blank=True, help_text="Why the run failed or stopped; empty if it did not.")
 
 
-class RunOut(LastRunOut):
+class DirectoryRunOut(LastDirectoryRunOut):
     directory_id = serializers.UUIDField()
     trigger = serializers.ChoiceField(TRIGGERS)
     full = serializers.BooleanField()
@@ -229,10 +229,10 @@ class RunOut(LastRunOut):
     users_activated = serializers.IntegerField()
     users_deactivated = serializers.IntegerField()
     users_skipped = serializers.IntegerField()
-    errors = ProblemOut(  # type: ignore[assignment]  # a response field; this serializer never validates
+    errors = DirectoryRunProblemOut(  # type: ignore[assignment]  # a response field; this serializer never validates
         many=True, help_text="The first hundred rejected objects."
     )
-    preview_users = PreviewOut(many=True, help_text="The first hundred objects with a change.")
+    preview_users = DirectoryRunPreviewOut(many=True, help_text="The first hundred objects with a change.")
 
 
 class AttributeMappingOut(serializers.Serializer[object]):
@@ -261,7 +261,7 @@ class ConfigOut(serializers.Serializer[object]):
     sync_every_minutes = serializers.IntegerField(allow_null=True)
     next_run_at = serializers.DateTimeField(allow_null=True)
     secret_set_at = serializers.DateTimeField()
-    last_run = LastRunOut(allow_null=True)
+    last_run = LastDirectoryRunOut(allow_null=True)
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()
 
@@ -282,16 +282,11 @@ class DirectoryListOut(PaginationOut):
     directories = DirectoryOut(many=True)
 
 
-class RunListOut(PaginationOut):
-    runs = RunOut(many=True)
+class DirectoryRunListOut(PaginationOut):
+    runs = DirectoryRunOut(many=True)
 
 
-class DirectoryDeletedOut(serializers.Serializer[object]):
-    message = serializers.CharField()
-    id = serializers.UUIDField()
-
-
-class SampleOut(serializers.Serializer[object]):
+class DirectorySampleOut(serializers.Serializer[object]):
     external_id = serializers.CharField(allow_blank=True, help_text="Id in the directory; empty if unknown.")
     email = serializers.CharField(allow_blank=True)
     name = serializers.CharField(allow_blank=True)
@@ -301,22 +296,22 @@ class SampleOut(serializers.Serializer[object]):
     problem = serializers.CharField(allow_blank=True)
 
 
-class TriedOut(serializers.Serializer[object]):
+class DirectoryTestOut(serializers.Serializer[object]):
     success = serializers.BooleanField(help_text="Whether the directory can be read.")
     message = serializers.CharField(help_text="What to do if it failed.")
-    sample_users = SampleOut(many=True, help_text="The first few users as they would be created.")
+    sample_users = DirectorySampleOut(many=True, help_text="The first few users as they would be created.")
 
 
 def directory(shown: Shown) -> dict[str, object]:
     """Return the response fields of a configuration; the secret is not among them."""
-    last = shown.last_run and fields_of(LastRunOut, shown.last_run)
+    last = shown.last_run and fields_of(LastDirectoryRunOut, shown.last_run)
     mapping = DEFAULT_MAPPING | shown.config.mapping
     return {**fields_of(ConfigOut, shown.config, last_run=last, mapping=mapping), **shown.config.target}
 
 
 def run(row: DirectoryRun) -> dict[str, object]:
     """Return the response fields of a stored run, without names of people."""
-    return fields_of(RunOut, row, directory_id=row.config_id)
+    return fields_of(DirectoryRunOut, row, directory_id=row.config_id)
 
 
 def ran(done: Ran) -> dict[str, object]:
@@ -329,5 +324,5 @@ def tried(found: Tried) -> dict[str, object]:
     return {
         "success": not found.problem,
         "message": found.problem or "The directory can be read.",
-        "sample_users": [fields_of(SampleOut, entry, active=entry.enabled) for entry in found.sample],
+        "sample_users": [fields_of(DirectorySampleOut, entry, active=entry.enabled) for entry in found.sample],
     }

@@ -5,6 +5,7 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from identity_platform.api.responses import DeletedRecordOut
 from identity_platform.api.views import endpoint
 from tenants.errors import DataKeyLocked
 from userflow.directory import actions, serializers, synchronising
@@ -94,7 +95,7 @@ class DirectoryViewSet(InTenantViewSet):
     @endpoint(
         id="deleteDirectory",
         query=NamedTenant,
-        returns={200: serializers.DirectoryDeletedOut},
+        returns={200: DeletedRecordOut},
         errors=[UnknownDirectory, DirectoryBusy, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.CHANGE_CONNECTIONS,
     )
@@ -110,7 +111,7 @@ class DirectoryViewSet(InTenantViewSet):
     @endpoint(
         id="testDirectory",
         query=NamedTenant,
-        returns={200: serializers.TriedOut},
+        returns={200: serializers.DirectoryTestOut},
         errors=[UnknownDirectory, *READING, *TENANCY],
     )
     def test(self, request: Request, config_id: str) -> Response:
@@ -122,9 +123,9 @@ class DirectoryViewSet(InTenantViewSet):
         return Response(serializers.tried(found), headers={"Cache-Control": "no-store"})
 
     @endpoint(
-        serializers.SyncIn,
+        serializers.DirectorySyncIn,
         id="syncDirectory",
-        returns={200: serializers.RunOut},
+        returns={200: serializers.DirectoryRunOut},
         errors=[
             UnknownDirectory,
             DirectoryBusy,
@@ -148,7 +149,7 @@ class DirectoryViewSet(InTenantViewSet):
     @endpoint(
         id="listDirectoryRuns",
         query=TenantPageQuery,
-        returns={200: serializers.RunListOut},
+        returns={200: serializers.DirectoryRunListOut},
         errors=[UnknownDirectory, *TENANCY],
     )
     def runs(self, request: Request, config_id: str) -> Response:

@@ -12,10 +12,6 @@ class DomainIn(NamedTenant):
     )
 
 
-class DomainVerifyIn(NamedTenant):
-    """For operators, who can name the tenant here."""
-
-
 class DomainChanges(NamedTenant):
     sign_in = Boolean(help_text="Whether the tenant's issuer, endpoints and pages are on this domain.")
     disable_passkeys = Boolean(
@@ -49,11 +45,6 @@ class DomainOut(serializers.Serializer[object]):
 
 class DomainListOut(serializers.Serializer[object]):
     domains = DomainOut(many=True)
-
-
-class DomainDeletedOut(serializers.Serializer[object]):
-    message = serializers.CharField()
-    id = serializers.UUIDField()
 
 
 def domain(shown: Domain) -> dict[str, object]:

@@ -1,6 +1,7 @@
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from identity_platform.api.responses import DeletedRecordOut
 from identity_platform.api.views import endpoint
 from tenants.errors import DomainNotClaimed, DomainTaken, RelyingPartyInUse, RelyingPartyTaken
 from userflow.domains import actions, serializers
@@ -13,7 +14,7 @@ from userflow.errors import (
     TooManyDomains,
     UnknownDomain,
 )
-from userflow.named_tenant import TENANCY, InTenantViewSet, NamedTenant
+from userflow.named_tenant import TENANCY, InTenantViewSet, NamedTenant, OptionalTenantIn
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import principal_at, reading
 
@@ -78,7 +79,7 @@ class DomainViewSet(InTenantViewSet):
         return Response(serializers.domain(changed))
 
     @endpoint(
-        serializers.DomainVerifyIn,
+        OptionalTenantIn,
         id="verifyDomain",
         returns={200: serializers.DomainOut},
         errors=[
@@ -101,7 +102,7 @@ class DomainViewSet(InTenantViewSet):
     @endpoint(
         id="deleteDomain",
         query=NamedTenant,
-        returns={200: serializers.DomainDeletedOut},
+        returns={200: DeletedRecordOut},
         errors=[UnknownDomain, InsufficientAuthentication, GrantsMoreThanHeld, *TENANCY],
         assurance=Action.CHANGE_TENANT_SETTINGS,
     )

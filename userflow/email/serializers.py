@@ -3,7 +3,7 @@ from rest_framework import serializers
 from identity_platform.api.fields import EmailAddress, Identifier, Text
 
 
-class VerifyIn(serializers.Serializer[object]):
+class VerifyEmailIn(serializers.Serializer[object]):
     """A token alone, or tenant, address and code."""
 
     any_of = (("token",), ("tenant_id", "email", "code"))
@@ -31,27 +31,23 @@ class VerifyIn(serializers.Serializer[object]):
         return attrs
 
 
-class UndoIn(serializers.Serializer[object]):
+class UndoEmailChangeIn(serializers.Serializer[object]):
     token = Text(max_length=128, help_text="From the link in the mail.")
 
 
-class EmailUndoneOut(serializers.Serializer[object]):
+class UndoneEmailChangeOut(serializers.Serializer[object]):
     message = serializers.CharField()
     user_id = serializers.UUIDField()
     email = serializers.CharField()
 
 
-class EmailVerifiedOut(EmailUndoneOut):
+class VerifiedEmailOut(UndoneEmailChangeOut):
     verified = serializers.BooleanField()
 
 
-class ResendIn(serializers.Serializer[object]):
+class ResendEmailVerificationIn(serializers.Serializer[object]):
     tenant_id = Identifier()
     email = EmailAddress()
     user_id = Identifier(
         required=False, help_text="The id that the registration returned: only its mail is sent again."
     )
-
-
-class ResentOut(serializers.Serializer[object]):
-    message = serializers.CharField()

@@ -2,6 +2,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.errors import NotAllowed
+from identity_platform.api.responses import MessageOut
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantSuspended
 from userflow.accounts.models import AdminUser, EndUser
@@ -30,9 +31,9 @@ class EmailVerificationViewSet(ApiViewSet):
     permission_classes = [Anyone]
 
     @endpoint(
-        serializers.VerifyIn,
+        serializers.VerifyEmailIn,
         id="verifyEmail",
-        returns={200: serializers.EmailVerifiedOut},
+        returns={200: serializers.VerifiedEmailOut},
         errors=[
             EmailProofInvalid,
             EmailTaken,
@@ -59,7 +60,7 @@ class EmailVerificationViewSet(ApiViewSet):
         verification of a user's address ends the sessions and removes the factors from before, unless the request shows
         that the user sends it: by the user's access token, an enrollment ticket or `current_password`.
         """
-        asked = self.valid(serializers.VerifyIn)
+        asked = self.valid(serializers.VerifyEmailIn)
         principal = request.user if isinstance(request.user, Principal) else None
         registrant = actions.Registrant(
             principal, request.META.get("HTTP_X_ENROLLMENT_TICKET"), asked.get("current_password")
@@ -79,9 +80,9 @@ class EmailProofViewSet(ApiViewSet):
     authentication_classes = []
 
     @endpoint(
-        serializers.UndoIn,
+        serializers.UndoEmailChangeIn,
         id="undoEmailChange",
-        returns={200: serializers.EmailUndoneOut},
+        returns={200: serializers.UndoneEmailChangeOut},
         errors=[EmailUndoInvalid, EmailTaken, AdminNameTaken, TenantSuspended, TenantBusy, TooManyFromAddress],
         token="none",
     )
@@ -91,14 +92,14 @@ class EmailProofViewSet(ApiViewSet):
         With the token of the mail to the old address, within seven days. It restores the old address and ends every
         session of the user.
         """
-        user = undo_email_change(**self.valid(serializers.UndoIn))
+        user = undo_email_change(**self.valid(serializers.UndoEmailChangeIn))
         message = "The address is restored and all sessions have ended. Set a new password now."
         return Response({"message": message, "user_id": user.pk, "email": user.email})
 
     @endpoint(
-        serializers.ResendIn,
+        serializers.ResendEmailVerificationIn,
         id="resendEmailVerification",
-        returns={200: serializers.ResentOut},
+        returns={200: MessageOut},
         errors=[TooManyFromAddress, TenantBusy],
         token="none",
     )
@@ -107,5 +108,5 @@ class EmailProofViewSet(ApiViewSet):
 
         Link and code that are valid stay the same. The response is the same if there is nothing to verify.
         """
-        actions.resend_email_proof(**self.valid(serializers.ResendIn))
+        actions.resend_email_proof(**self.valid(serializers.ResendEmailVerificationIn))
         return Response(SENT)

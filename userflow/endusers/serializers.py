@@ -40,11 +40,11 @@ class EndUserSearch(CursorField, EndUserFilters):
         return min(value, LARGEST_PAGE)
 
 
-class EndUserListIn(EndUserSearch):
+class EndUserSearchIn(EndUserSearch):
     active = Boolean(required=False, help_text="Only active or only inactive users; both if absent.")
 
 
-class AdminEndUserListIn(EndUserSearch):
+class EndUserSearchByProjectIn(EndUserSearch):
     project_id = Text(max_length=64, required=False, help_text="Only users of clients of this project.")
 
 
@@ -76,7 +76,7 @@ class EndUserListOut(NextCursorOut, PaginationOut):
     users = EndUserOut(many=True)
 
 
-class RegisterIn(serializers.Serializer[object]):
+class RegistrationIn(serializers.Serializer[object]):
     tenant_id = Identifier()
     client_id = Identifier()
     email = EmailAddress()
@@ -100,7 +100,7 @@ class RegisterIn(serializers.Serializer[object]):
         return LOCAL if value.lower() == LOCAL else value
 
 
-class RegisterOut(serializers.Serializer[object]):
+class RegisteredEndUserOut(serializers.Serializer[object]):
     user_id = serializers.UUIDField()
     email = serializers.CharField()
     tenant_id = serializers.UUIDField()
@@ -141,7 +141,7 @@ class EndUserChangesByAdmins(EndUserChanges):
     )
 
 
-class EndUserChangedOut(serializers.Serializer[object]):
+class ChangedEndUserOut(serializers.Serializer[object]):
     user_id = serializers.UUIDField()
     email = serializers.CharField()
     name = serializers.CharField()
@@ -149,7 +149,7 @@ class EndUserChangedOut(serializers.Serializer[object]):
     message = serializers.CharField()
 
 
-class StatusIn(serializers.Serializer[object]):
+class EndUserStatusIn(serializers.Serializer[object]):
     active = Boolean(help_text="False: the user cannot sign in and all sessions end.")
 
 
@@ -162,17 +162,7 @@ class EndUserActiveIn(UserInTenantIn):
     active = Boolean(help_text="False: the user cannot sign in and all sessions end.")
 
 
-class DeactivatedOut(serializers.Serializer[object]):
-    message = serializers.CharField()
-    user_id = serializers.UUIDField()
-    active = serializers.BooleanField()
-
-
-class ActivityOut(DeactivatedOut):
-    updated_at = serializers.DateTimeField()
-
-
-class ErasedOut(serializers.Serializer[object]):
+class ErasedUserOut(serializers.Serializer[object]):
     message = serializers.CharField()
     user_id = serializers.UUIDField()
     deleted = serializers.DictField(child=serializers.IntegerField())
@@ -182,7 +172,7 @@ class MappingQuery(serializers.Serializer[object]):
     tenant_id = Identifier()
 
 
-class MappingOut(serializers.Serializer[object]):
+class TenantDatabaseMappingOut(serializers.Serializer[object]):
     tenant_id = serializers.UUIDField()
     database_host = serializers.CharField()
     database_name = serializers.CharField()

@@ -11,6 +11,7 @@ from identity_platform.api.fields import fields_of
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantSuspended, UnknownTenant
 from userflow.accounts.principals import Principal
+from userflow.accounts.serializers import DeactivatedUserOut, UserStatusOut
 from userflow.endusers import actions, serializers
 from userflow.errors import (
     PROOF_ERRORS,
@@ -65,7 +66,7 @@ class EndUserListViewSet(ApiViewSet):
         return self._page(request, **self.valid_query(serializers.EndUserListQuery))
 
     @endpoint(
-        serializers.EndUserListIn,
+        serializers.EndUserSearchIn,
         id="listEndUsersWithBody",
         returns={200: serializers.EndUserListOut},
         errors=[CursorInvalid, *TENANCY],
@@ -75,10 +76,10 @@ class EndUserListViewSet(ApiViewSet):
 
         The same list as by GET, for filters that do not belong in an address.
         """
-        return self._page(request, **self.valid(serializers.EndUserListIn))
+        return self._page(request, **self.valid(serializers.EndUserSearchIn))
 
     @endpoint(
-        serializers.AdminEndUserListIn,
+        serializers.EndUserSearchByProjectIn,
         id="listEndUsersOfProject",
         returns={200: serializers.EndUserListOut},
         errors=[CursorInvalid, *TENANCY],
@@ -88,7 +89,7 @@ class EndUserListViewSet(ApiViewSet):
 
         The same list; `project_id` filters by the project of the user's client.
         """
-        return self._page(request, **self.valid(serializers.AdminEndUserListIn))
+        return self._page(request, **self.valid(serializers.EndUserSearchByProjectIn))
 
     def _page(
         self, request: Request, *, tenant_id: UUID, page: int, limit: int, cursor: str | None = None, **filters: object
@@ -105,9 +106,9 @@ class RegistrationViewSet(ApiViewSet):
     permission_classes = [Anyone]
 
     @endpoint(
-        serializers.RegisterIn,
+        serializers.RegistrationIn,
         id="registerEndUser",
-        returns={201: serializers.RegisterOut},
+        returns={201: serializers.RegisteredEndUserOut},
         errors=[
             UnknownTenant,
             UnknownClient,
@@ -132,7 +133,7 @@ class RegistrationViewSet(ApiViewSet):
         own link or code comes back, becomes the user `user_id` then, and ends the others; a taken address gets the same
         response, and its owner a mail.
         """
-        fields = self.valid(serializers.RegisterIn)
+        fields = self.valid(serializers.RegistrationIn)
         caller = request.user if isinstance(request.user, Principal) else None
         if caller is not None:
             # A token must match the tenant even if none is required.
@@ -140,7 +141,7 @@ class RegistrationViewSet(ApiViewSet):
 
         user, ticket = actions.register_end_user(**fields, by=caller)
         stated = {"user_id": user.pk, "tenant_id": fields["tenant_id"], "message": "The user is registered."}
-        body = fields_of(serializers.RegisterOut, user, **stated)
+        body = fields_of(serializers.RegisteredEndUserOut, user, **stated)
         return Response(body, status=201, headers={**NO_STORE, **ticket_header(ticket)})
 
 
@@ -164,7 +165,7 @@ class EndUserViewSet(ApiViewSet):
     @endpoint(
         serializers.EndUserChangesByAdmins,
         id="updateEndUser",
-        returns={200: serializers.EndUserChangedOut},
+        returns={200: serializers.ChangedEndUserOut},
         errors=[UnknownUser, EmailTaken, ExternalIdTaken, GrantsMoreThanHeld, *PROOF_ERRORS, *TENANCY],
         assurance=(Action.CHANGE_EMAIL_OF_OTHERS, Action.CHANGE_OWN_EMAIL),
     )
@@ -184,12 +185,12 @@ class EndUserViewSet(ApiViewSet):
         message = "The profile is updated."
         if changes.get("email", changed.email) != changed.email:
             message += " The new address applies once it is verified; see the mail that was sent there."
-        return Response(fields_of(serializers.EndUserChangedOut, changed, user_id=changed.pk, message=message))
+        return Response(fields_of(serializers.ChangedEndUserOut, changed, user_id=changed.pk, message=message))
 
     @endpoint(
-        serializers.StatusIn,
+        serializers.EndUserStatusIn,
         id="setEndUserStatus",
-        returns={200: serializers.ActivityOut},
+        returns={200: UserStatusOut},
         errors=[UnknownUser, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
@@ -199,11 +200,11 @@ class EndUserViewSet(ApiViewSet):
         Deactivating ends all sessions of the user.
         """
         tenant, user = tenant_at(request, tenant_id_in_path(tenant_id)), id_or(user_id, UnknownUser)
-        return _activity(request, tenant, user, active=self.valid(serializers.StatusIn)["active"])
+        return _activity(request, tenant, user, active=self.valid(serializers.EndUserStatusIn)["active"])
 
     @endpoint(
         id="deactivateEndUser",
-        returns={200: serializers.DeactivatedOut},
+        returns={200: DeactivatedUserOut},
         errors=[UnknownUser, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
@@ -231,7 +232,7 @@ class EndUserViewSet(ApiViewSet):
     @endpoint(
         serializers.EndUserActiveIn,
         id="setEndUserActive",
-        returns={200: serializers.ActivityOut},
+        returns={200: UserStatusOut},
         errors=[UnknownUser, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
@@ -246,7 +247,7 @@ class EndUserViewSet(ApiViewSet):
     @endpoint(
         serializers.UserInTenantIn,
         id="deactivateEndUserWithBody",
-        returns={200: serializers.DeactivatedOut},
+        returns={200: DeactivatedUserOut},
         errors=[UnknownUser, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
@@ -261,7 +262,7 @@ class EndUserViewSet(ApiViewSet):
     @endpoint(
         serializers.UserInTenantIn,
         id="eraseEndUser",
-        returns={200: serializers.ErasedOut},
+        returns={200: serializers.ErasedUserOut},
         errors=[UnknownUser, GrantsMoreThanHeld, LastActiveUser, InsufficientAuthentication, *TENANCY],
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
@@ -284,7 +285,7 @@ class MappingViewSet(ApiViewSet):
     @endpoint(
         id="getTenantDatabase",
         query=serializers.MappingQuery,
-        returns={200: serializers.MappingOut},
+        returns={200: serializers.TenantDatabaseMappingOut},
         errors=[UnknownTenant],
     )
     def retrieve(self, request: Request) -> Response:
@@ -306,7 +307,7 @@ def _activity(request: Request, tenant_id: UUID, user_id: UUID, *, active: bool)
     by = principal_at(request)
     user = actions.set_end_user_active(tenant_id=tenant_id, user_id=user_id, active=active, by=by)
     message = "The user is active." if user.active else "The user is deactivated."
-    return Response(fields_of(serializers.ActivityOut, user, user_id=user.pk, message=message))
+    return Response(fields_of(UserStatusOut, user, user_id=user.pk, message=message))
 
 
 def _deactivate(request: Request, tenant_id: UUID, user_id: UUID) -> Response:

@@ -41,12 +41,7 @@ class GroupIn(GroupChanges):
     name = Text(max_length=255, trim=True, help_text="Unique in the tenant.")
 
 
-class JoinedOut(serializers.Serializer[object]):
+class ChangedGroupMembersOut(serializers.Serializer[object]):
     message = serializers.CharField()
     group_id = serializers.UUIDField()
     changed = serializers.IntegerField(help_text="Number of users that changed.")
-
-
-class GroupDeletedOut(serializers.Serializer[object]):
-    message = serializers.CharField()
-    id = serializers.UUIDField()

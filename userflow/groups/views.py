@@ -2,6 +2,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.errors import CursorInvalid
+from identity_platform.api.responses import DeletedRecordOut
 from identity_platform.api.views import endpoint
 from userflow.errors import (
     GrantsMoreThanHeld,
@@ -74,7 +75,7 @@ class GroupViewSet(InTenantViewSet):
     @endpoint(
         id="deleteGroup",
         query=NamedTenant,
-        returns={200: serializers.GroupDeletedOut},
+        returns={200: DeletedRecordOut},
         errors=[UnknownGroup, GrantsMoreThanHeld, *TENANCY],
     )
     def destroy(self, request: Request, group_id: str) -> Response:
@@ -103,7 +104,7 @@ class GroupViewSet(InTenantViewSet):
     @endpoint(
         UserIdsIn,
         id="addGroupMembers",
-        returns={200: serializers.JoinedOut},
+        returns={200: serializers.ChangedGroupMembersOut},
         errors=[UnknownGroup, UnknownUsers, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.GRANT_ROLES,
     )
@@ -119,7 +120,7 @@ class GroupViewSet(InTenantViewSet):
     @endpoint(
         UserIdsIn,
         id="removeGroupMembers",
-        returns={200: serializers.JoinedOut},
+        returns={200: serializers.ChangedGroupMembersOut},
         errors=[UnknownGroup, UnknownUsers, GrantsMoreThanHeld, *TENANCY],
     )
     def leave(self, request: Request, group_id: str) -> Response:

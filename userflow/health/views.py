@@ -24,11 +24,11 @@ def database_answers() -> bool:
     return True
 
 
-class StatusOut(serializers.Serializer[object]):
+class HealthStatusOut(serializers.Serializer[object]):
     status = serializers.CharField(help_text="healthy or alive")
 
 
-class ReadyOut(StatusOut):
+class ReadinessOut(HealthStatusOut):
     status = serializers.CharField(help_text="ready, degraded (200: only the cache is unavailable) or not_ready (503)")
     database = serializers.CharField(help_text="connected or disconnected")
     cache = serializers.CharField(help_text="connected or disconnected")
@@ -41,7 +41,7 @@ class HealthViewSet(ApiViewSet):
     permission_classes = [Anyone]
     authentication_classes = []
 
-    @endpoint(id="checkHealth", returns={200: StatusOut}, token="none")
+    @endpoint(id="checkHealth", returns={200: HealthStatusOut}, token="none")
     def health(self, request: Request) -> Response:
         """Check that the process accepts requests.
 
@@ -49,7 +49,7 @@ class HealthViewSet(ApiViewSet):
         """
         return Response({"status": "healthy"})
 
-    @endpoint(id="checkLiveness", returns={200: StatusOut}, token="none")
+    @endpoint(id="checkLiveness", returns={200: HealthStatusOut}, token="none")
     def live(self, request: Request) -> Response:
         """Check that the process is running.
 
@@ -57,7 +57,7 @@ class HealthViewSet(ApiViewSet):
         """
         return Response({"status": "alive"})
 
-    @endpoint(id="checkReadiness", returns={200: ReadyOut, 503: ReadyOut}, token="none")
+    @endpoint(id="checkReadiness", returns={200: ReadinessOut, 503: ReadinessOut}, token="none")
     def ready(self, request: Request) -> Response:
         """Check that database and cache are available.
 

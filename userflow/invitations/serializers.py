@@ -84,7 +84,7 @@ class InvitationIn(serializers.Serializer[object]):
         return attrs
 
 
-class AcceptIn(serializers.Serializer[object]):
+class AcceptInvitationIn(serializers.Serializer[object]):
     token = Text(max_length=128, help_text="From the link in the mail.")
     password = Text(max_length=1024)
     username = Text(
@@ -93,7 +93,7 @@ class AcceptIn(serializers.Serializer[object]):
     name = Text(max_length=255, required=False, allow_blank=True, help_text="Name of the user; can be empty.")
 
 
-class AcceptedOut(serializers.Serializer[object]):
+class AcceptedInvitationOut(serializers.Serializer[object]):
     user_id = serializers.UUIDField()
     kind = serializers.CharField(help_text="admin or end_user")
     email = serializers.CharField()

@@ -115,9 +115,9 @@ class AcceptanceViewSet(ApiViewSet):
     authentication_classes = []
 
     @endpoint(
-        serializers.AcceptIn,
+        serializers.AcceptInvitationIn,
         id="acceptInvitation",
-        returns={201: serializers.AcceptedOut},
+        returns={201: serializers.AcceptedInvitationOut},
         errors=[
             InvitationInvalid,
             WeakPassword,
@@ -136,7 +136,7 @@ class AcceptanceViewSet(ApiViewSet):
 
         Create the user with the token of the mail and a password.
         """
-        done = accept_invitation(**self.valid(serializers.AcceptIn))
+        done = accept_invitation(**self.valid(serializers.AcceptInvitationIn))
         body = {
             "user_id": done.user.pk,
             "kind": done.kind,

@@ -4,15 +4,11 @@ from identity_platform.api.fields import EmailAddress, Identifier, Text
 from userflow.signin.proof_fields import ProofFields
 
 
-class ChangeIn(ProofFields):
+class PasswordChangeIn(ProofFields):
     new_password = Text(max_length=1024)
 
 
-class AdminForgotIn(serializers.Serializer[object]):
-    email = EmailAddress()
-
-
-class EndUserForgotIn(serializers.Serializer[object]):
+class ForgotPasswordIn(serializers.Serializer[object]):
     any_of = (("client_id",), ("tenant_id",))
     email = EmailAddress()
     client_id = Identifier(required=False, help_text="A client of the tenant. Required without `tenant_id`.")
@@ -24,18 +20,10 @@ class EndUserForgotIn(serializers.Serializer[object]):
         return attrs
 
 
-class ResetIn(serializers.Serializer[object]):
+class AdminPasswordResetIn(serializers.Serializer[object]):
     token = Text(max_length=255, help_text="From the link in the mail.")
     password = Text(max_length=1024)
 
 
-class EndUserResetIn(ResetIn):
+class PasswordResetIn(AdminPasswordResetIn):
     tenant_id = Identifier(required=False, help_text="If sent, must be the token's tenant.")
-
-
-class MessageOut(serializers.Serializer[object]):
-    message = serializers.CharField()
-
-
-class PasswordSetOut(MessageOut):
-    sessions_ended = serializers.IntegerField()

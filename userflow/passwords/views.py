@@ -1,13 +1,16 @@
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from identity_platform.api.responses import MessageOut
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantSuspended
+from userflow.accounts.serializers import AdminEmailIn
 from userflow.errors import PROOF_ERRORS, HashersBusy, ResetTokenInvalid, TooManyFromAddress, WeakPassword
 from userflow.passwords import actions, serializers
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import Anyone, SignedIn, principal_at
 from userflow.signin.proof_fields import proof_in
+from userflow.signin.serializers import EndedSessionsOut
 
 SENT = {"message": "If this address belongs to a user, a mail with a link has been sent."}
 RESETTING = [ResetTokenInvalid, WeakPassword, TooManyFromAddress, HashersBusy]
@@ -17,9 +20,9 @@ class PasswordViewSet(ApiViewSet):
     permission_classes = [SignedIn]
 
     @endpoint(
-        serializers.ChangeIn,
+        serializers.PasswordChangeIn,
         id="changePassword",
-        returns={200: serializers.PasswordSetOut},
+        returns={200: EndedSessionsOut},
         errors=[*PROOF_ERRORS, WeakPassword],
         assurance=Action.CHANGE_OWN_PASSWORD,
     )
@@ -28,7 +31,7 @@ class PasswordViewSet(ApiViewSet):
 
         Needs a proof, such as `current_password`. All other sessions end and the user gets a mail.
         """
-        asked = self.valid(serializers.ChangeIn)
+        asked = self.valid(serializers.PasswordChangeIn)
         ended = actions.change_password(
             principal=principal_at(request), new_password=asked["new_password"], proof=proof_in(asked)
         )
@@ -40,9 +43,9 @@ class ResetViewSet(ApiViewSet):
     authentication_classes = []
 
     @endpoint(
-        serializers.AdminForgotIn,
+        AdminEmailIn,
         id="requestAdminPasswordReset",
-        returns={200: serializers.MessageOut},
+        returns={200: MessageOut},
         errors=[TooManyFromAddress],
         token="none",
     )
@@ -51,13 +54,13 @@ class ResetViewSet(ApiViewSet):
 
         The link is valid for 30 minutes. The response is the same if there is no such user.
         """
-        actions.ask_for_admin_reset(**self.valid(serializers.AdminForgotIn))
+        actions.ask_for_admin_reset(**self.valid(AdminEmailIn))
         return Response(SENT)
 
     @endpoint(
-        serializers.EndUserForgotIn,
+        serializers.ForgotPasswordIn,
         id="requestPasswordReset",
-        returns={200: serializers.MessageOut},
+        returns={200: MessageOut},
         errors=[TooManyFromAddress],
         token="none",
     )
@@ -66,13 +69,13 @@ class ResetViewSet(ApiViewSet):
 
         The link is valid for 30 minutes. The response is the same if there is no such user.
         """
-        actions.ask_for_end_user_reset(**self.valid(serializers.EndUserForgotIn))
+        actions.ask_for_end_user_reset(**self.valid(serializers.ForgotPasswordIn))
         return Response(SENT)
 
     @endpoint(
-        serializers.ResetIn,
+        serializers.AdminPasswordResetIn,
         id="resetAdminPassword",
-        returns={200: serializers.PasswordSetOut},
+        returns={200: EndedSessionsOut},
         errors=RESETTING,
         token="none",
     )
@@ -81,13 +84,13 @@ class ResetViewSet(ApiViewSet):
 
         All sessions of the user end. The token is used once.
         """
-        reset = actions.reset_admin_password(**self.valid(serializers.ResetIn))
+        reset = actions.reset_admin_password(**self.valid(serializers.AdminPasswordResetIn))
         return Response({"message": "The password is set. Sign in with it.", "sessions_ended": reset.sessions_ended})
 
     @endpoint(
-        serializers.EndUserResetIn,
+        serializers.PasswordResetIn,
         id="resetPassword",
-        returns={200: serializers.PasswordSetOut},
+        returns={200: EndedSessionsOut},
         errors=[*RESETTING, TenantSuspended, TenantBusy],
         token="none",
     )
@@ -96,5 +99,5 @@ class ResetViewSet(ApiViewSet):
 
         All sessions of the user end. The token is used once.
         """
-        reset = actions.reset_end_user_password(**self.valid(serializers.EndUserResetIn))
+        reset = actions.reset_end_user_password(**self.valid(serializers.PasswordResetIn))
         return Response({"message": "The password is set. Sign in with it.", "sessions_ended": reset.sessions_ended})

@@ -90,12 +90,7 @@ class MemberListOut(NextCursorOut, PaginationOut):
     users = MemberOut(many=True)
 
 
-class BoundOut(serializers.Serializer[object]):
+class ChangedRoleBindingsOut(serializers.Serializer[object]):
     message = serializers.CharField()
     role_id = serializers.UUIDField()
     changed = serializers.IntegerField(help_text="Number of users that changed.")
-
-
-class RoleDeletedOut(serializers.Serializer[object]):
-    message = serializers.CharField()
-    id = serializers.UUIDField()

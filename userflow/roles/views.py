@@ -2,6 +2,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.errors import CursorInvalid
+from identity_platform.api.responses import DeletedRecordOut
 from identity_platform.api.views import endpoint
 from userflow.errors import (
     BuiltInRole,
@@ -69,7 +70,7 @@ class RoleViewSet(InTenantViewSet):
     @endpoint(
         id="deleteRole",
         query=NamedTenant,
-        returns={200: serializers.RoleDeletedOut},
+        returns={200: DeletedRecordOut},
         errors=[UnknownRoleId, BuiltInRole, GrantsMoreThanHeld, *TENANCY],
     )
     def destroy(self, request: Request, role_id: str) -> Response:
@@ -98,7 +99,7 @@ class RoleViewSet(InTenantViewSet):
     @endpoint(
         serializers.UserIdsIn,
         id="bindRole",
-        returns={200: serializers.BoundOut},
+        returns={200: serializers.ChangedRoleBindingsOut},
         errors=[UnknownRoleId, UnknownUsers, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.GRANT_ROLES,
     )
@@ -114,7 +115,7 @@ class RoleViewSet(InTenantViewSet):
     @endpoint(
         serializers.UserIdsIn,
         id="unbindRole",
-        returns={200: serializers.BoundOut},
+        returns={200: serializers.ChangedRoleBindingsOut},
         errors=[UnknownRoleId, UnknownUsers, GrantsMoreThanHeld, *TENANCY],
     )
     def unbind(self, request: Request, role_id: str) -> Response:

@@ -39,7 +39,7 @@ class TokenOut(serializers.Serializer[object]):
     )
 
 
-class TokenNamed(ClientProof):
+class PresentedToken(ClientProof):
     token = Text(max_length=8192)
     token_type_hint = Text(max_length=64, required=False, help_text="Accepted and ignored.")
 
@@ -83,7 +83,7 @@ class JwksOut(serializers.Serializer[object]):
     keys = serializers.ListField(child=serializers.DictField())
 
 
-class MetadataOut(serializers.Serializer[object]):
+class ServerMetadataOut(serializers.Serializer[object]):
     """RFC 8414 section 2."""
 
     issuer = serializers.CharField()

@@ -136,7 +136,7 @@ class TokenViewSet(ApiViewSet):
                 raise UnsupportedGrant
 
     @endpoint(
-        serializers.TokenNamed,
+        serializers.PresentedToken,
         id="revokeToken",
         returns={200: serializers.RevokedOut},
         errors=[InvalidRequest, InvalidClient, UnauthorizedClient, TooManyRequests],
@@ -149,13 +149,13 @@ class TokenViewSet(ApiViewSet):
         RFC 7009. A refresh token or access token of a user ends the whole session. An unknown token returns 200 as
         well.
         """
-        asked = self.valid(serializers.TokenNamed)
+        asked = self.valid(serializers.PresentedToken)
         client_id, credential = stated_client(request, asked)
         actions.revoke_token(token=asked["token"], client_id=client_id, credential=credential)
         return Response({}, headers=NO_STORE)
 
     @endpoint(
-        serializers.TokenNamed,
+        serializers.PresentedToken,
         id="introspectToken",
         returns={200: serializers.IntrospectionOut},
         errors=[InvalidRequest, InvalidClient, TooManyRequests],
@@ -168,7 +168,7 @@ class TokenViewSet(ApiViewSet):
         RFC 7662, for confidential clients and admins of the token's tenant. For every other token the response is
         `active: false`.
         """
-        asked = self.valid(serializers.TokenNamed)
+        asked = self.valid(serializers.PresentedToken)
         known = actions.introspect_token(token=asked["token"], by=self._caller(request, asked))
         return Response(known, headers=NO_STORE)
 
@@ -204,7 +204,7 @@ class WellKnownViewSet(ApiViewSet):
         signing.signer()
         return Response({"keys": signing.key_set().jwks}, headers=PUBLIC)
 
-    @endpoint(id="getServerMetadata", returns={200: serializers.MetadataOut}, token="none")
+    @endpoint(id="getServerMetadata", returns={200: serializers.ServerMetadataOut}, token="none")
     def metadata(self, request: Request) -> Response:
         """Get the metadata of the platform's OAuth endpoints.
 

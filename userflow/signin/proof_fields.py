@@ -83,6 +83,10 @@ class ProofFields(FactorProofFields):
     proof_token = Text(max_length=128, required=False, help_text="Proof token of a step-up; valid once.")
 
 
+class ProofIn(ProofFields):
+    """One of the fields; the first that is present counts."""
+
+
 Value = TypeVar("Value")
 
 

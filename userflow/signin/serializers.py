@@ -37,7 +37,7 @@ class SignedInOut(serializers.Serializer[object]):
     expires_in = serializers.IntegerField(help_text="Seconds, of the access token.")
 
 
-class SecondStepOut(serializers.Serializer[object]):
+class SecondStepRequiredOut(serializers.Serializer[object]):
     mfa_required = Fixed(True)
     mfa_token = serializers.CharField(help_text="Ticket for the second step.")
     methods = serializers.ListField(child=serializers.CharField())
@@ -50,18 +50,18 @@ class SecondStepOut(serializers.Serializer[object]):
     )
 
 
-class AdminBrief(serializers.Serializer[object]):
+class AdminUserBrief(serializers.Serializer[object]):
     id = serializers.UUIDField()
     username = serializers.CharField()
     email = serializers.CharField()
 
 
 class AdminSignedInOut(SignedInOut):
-    user = AdminBrief()
+    user = AdminUserBrief()
 
 
 class AdminLoginOut(OneOf):
-    choices = (AdminSignedInOut, SecondStepOut)
+    choices = (AdminSignedInOut, SecondStepRequiredOut)
 
 
 class EndUserBrief(serializers.Serializer[object]):
@@ -77,14 +77,14 @@ class EndUserSignedInOut(SignedInOut):
 
 
 class EndUserLoginOut(OneOf):
-    choices = (EndUserSignedInOut, SecondStepOut)
+    choices = (EndUserSignedInOut, SecondStepRequiredOut)
 
 
 class LogoutIn(serializers.Serializer[object]):
     all = Boolean(required=False, default=False, help_text="True: every session of the caller.")
 
 
-class LogoutOut(serializers.Serializer[object]):
+class EndedSessionsOut(serializers.Serializer[object]):
     message = serializers.CharField()
     sessions_ended = serializers.IntegerField()
 
@@ -123,12 +123,7 @@ class SessionListOut(PaginationOut):
     sessions = SessionOut(many=True)
 
 
-class SessionEndedOut(serializers.Serializer[object]):
-    message = serializers.CharField()
-    id = serializers.UUIDField()
-
-
-class SessionsEndedOut(serializers.Serializer[object]):
+class EndedUserSessionsOut(serializers.Serializer[object]):
     message = serializers.CharField()
     user_id = serializers.UUIDField()
     sessions_ended = serializers.IntegerField()

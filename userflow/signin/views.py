@@ -6,6 +6,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.errors import ValidationFailed
+from identity_platform.api.responses import DeletedRecordOut
 from identity_platform.api.views import ApiViewSet, Arguments, endpoint
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from userflow.accounts.models import Account
@@ -154,7 +155,7 @@ class EndUserSignInViewSet(ApiViewSet):
 class SignOutViewSet(ApiViewSet):
     permission_classes = [SignedIn]
 
-    @endpoint(serializers.LogoutIn, id="logout", returns={200: serializers.LogoutOut}, any_level=True)
+    @endpoint(serializers.LogoutIn, id="logout", returns={200: serializers.EndedSessionsOut}, any_level=True)
     def logout(self, request: Request) -> Response:
         """Sign out.
 
@@ -194,7 +195,7 @@ class SessionViewSet(ApiViewSet):
     @endpoint(
         id="endSession",
         query=serializers.SessionNamedQuery,
-        returns={200: serializers.SessionEndedOut},
+        returns={200: DeletedRecordOut},
         errors=[UnknownSession, *OF_OTHERS],
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
@@ -211,7 +212,7 @@ class SessionViewSet(ApiViewSet):
     @endpoint(
         id="endAllSessions",
         query=serializers.SessionsOfUserQuery,
-        returns={200: serializers.SessionsEndedOut},
+        returns={200: serializers.EndedUserSessionsOut},
         errors=[UnknownUser, *OF_OTHERS],
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )

@@ -47,7 +47,7 @@ class LanguageTextsIn(serializers.Serializer[object]):
     mail_footer = _text(LONGEST[FOOTER], "End of every mail.", single_line=False)
 
 
-class TextsIn(serializers.Serializer[object]):
+class BrandingTextsIn(serializers.Serializer[object]):
     en = LanguageTextsIn(required=False, allow_null=True)
     de = LanguageTextsIn(required=False, allow_null=True)
     fr = LanguageTextsIn(required=False, allow_null=True)
@@ -93,7 +93,7 @@ class BrandingChanges(serializers.Serializer[object]):
         allow_null=True,
         help_text="Language of mails that no page has caused; null: the caller's.",
     )
-    texts = TextsIn(
+    texts = BrandingTextsIn(
         required=False,
         allow_null=True,
         help_text="Own texts by language. A language sent is replaced as a whole; null: none.",
@@ -106,7 +106,7 @@ class LanguageTextsOut(serializers.Serializer[object]):
     mail_footer = serializers.CharField(required=False)
 
 
-class TextsOut(serializers.Serializer[object]):
+class BrandingTextsOut(serializers.Serializer[object]):
     en = LanguageTextsOut(required=False)
     de = LanguageTextsOut(required=False)
     fr = LanguageTextsOut(required=False)
@@ -126,7 +126,7 @@ class BrandingOut(serializers.Serializer[object]):
     support_url = serializers.CharField(allow_null=True)
     sender_name = serializers.CharField(allow_null=True)
     language = serializers.ChoiceField(LANGUAGES, allow_null=True)
-    texts = TextsOut()
+    texts = BrandingTextsOut()
 
 
 def record(tenant: TenantContext, branding: Branding) -> dict[str, object]:

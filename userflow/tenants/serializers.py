@@ -46,7 +46,7 @@ class EffectiveSettings(JsonObject):
         return response_schema(complete=True)
 
 
-class DatabaseOut(serializers.Serializer[object]):
+class TenantDatabaseOut(serializers.Serializer[object]):
     host = serializers.CharField()
     name = serializers.CharField(help_text="Name of the tenant's database.")
     status = serializers.CharField(help_text="State of the tenant.")
@@ -63,7 +63,7 @@ class TenantOut(serializers.Serializer[object]):
     client_id = serializers.UUIDField(
         allow_null=True, help_text="The tenant's default client; null while it is provisioned."
     )
-    database = DatabaseOut()
+    database = TenantDatabaseOut()
     created_at = serializers.DateTimeField()
 
 
@@ -109,7 +109,7 @@ class TenantChanges(serializers.Serializer[object]):
     settings = SettingsIn(required=False, help_text="Merged into the current settings; null restores a default.")
 
 
-class SettingsChanges(serializers.Serializer[object]):
+class TenantSettingsChanges(serializers.Serializer[object]):
     settings = SettingsIn(help_text="Merged into the current settings; null restores a default.")
 
 
@@ -128,7 +128,7 @@ class TenantDeletion(serializers.Serializer[object]):
     )
 
 
-class TenantDeletedOut(serializers.Serializer[object]):
+class DeletedTenantOut(serializers.Serializer[object]):
     message = serializers.CharField()
     tenant_id = serializers.UUIDField()
     final_backup_until = serializers.DateTimeField(

@@ -127,7 +127,7 @@ class TenantViewSet(ApiViewSet):
     @endpoint(
         serializers.TenantDeletion,
         id="deleteTenant",
-        returns={200: serializers.TenantDeletedOut},
+        returns={200: serializers.DeletedTenantOut},
         errors=[
             UnknownTenant,
             NotConfirmed,
@@ -172,7 +172,7 @@ class TenantSettingsViewSet(ApiViewSet):
         return _settings(tenant)
 
     @endpoint(
-        serializers.SettingsChanges,
+        serializers.TenantSettingsChanges,
         id="updateTenantSettings",
         returns={200: serializers.TenantSettingsOut},
         errors=[*TENANCY, RelyingPartyTaken, RelyingPartyInUse, InsufficientAuthentication, GrantsMoreThanHeld],
@@ -185,7 +185,7 @@ class TenantSettingsViewSet(ApiViewSet):
         body change. Those that decide where links of mails lead need all permissions of the role `tenant-admin`.
         """
         tenant, caller = writer_at(request, tenant_id)
-        actions.update_tenant(tenant_id=tenant, by=caller, changes=self.valid(serializers.SettingsChanges))
+        actions.update_tenant(tenant_id=tenant, by=caller, changes=self.valid(serializers.TenantSettingsChanges))
         return _settings(tenant)
 
 

@@ -26,7 +26,7 @@ class Content(StrictField, serializers.CharField):
         return {"type": "string", "minLength": 1}
 
 
-class ImportIn(serializers.Serializer[object]):
+class EndUserImportIn(serializers.Serializer[object]):
     any_of = (("rows",), ("content",))
     tenant_id = Identifier()
     rows = Items(
@@ -52,23 +52,23 @@ class ImportIn(serializers.Serializer[object]):
         return attrs
 
 
-class FaultOut(serializers.Serializer[object]):
+class ImportFaultOut(serializers.Serializer[object]):
     line = serializers.IntegerField(help_text="Line of the content, or number of the row, from 1.")
     field = serializers.CharField(allow_blank=True, help_text="The field; empty for the row as a whole.")
     reason = serializers.CharField()
 
 
-class ImportOut(serializers.Serializer[object]):
+class EndUserImportOut(serializers.Serializer[object]):
     dry_run = serializers.BooleanField()
     rows = serializers.IntegerField()
     created = serializers.IntegerField()
     updated = serializers.IntegerField()
     skipped = serializers.IntegerField()
     failed = serializers.IntegerField()
-    report = FaultOut(many=True)
+    report = ImportFaultOut(many=True)
 
 
-class ExportIn(serializers.Serializer[object]):
+class EndUserExportIn(serializers.Serializer[object]):
     tenant_id = Identifier()
     cursor = Identifier(required=False, help_text="`next_cursor` of the previous page.")
     limit = Integer(required=False, default=100, min_value=1, max_value=MOST_EXPORTED, help_text="Users per page.")
@@ -79,7 +79,7 @@ class ExportIn(serializers.Serializer[object]):
     )
 
 
-class ExportedOut(serializers.Serializer[object]):
+class ExportedEndUserOut(serializers.Serializer[object]):
     id = serializers.UUIDField()
     email = serializers.CharField()
     name = serializers.CharField(allow_null=True)
@@ -97,6 +97,6 @@ class ExportedOut(serializers.Serializer[object]):
     last_login = serializers.DateTimeField(allow_null=True)
 
 
-class ExportOut(serializers.Serializer[object]):
-    users = ExportedOut(many=True, help_text="Users of the page.")
+class EndUserExportOut(serializers.Serializer[object]):
+    users = ExportedEndUserOut(many=True, help_text="Users of the page.")
     next_cursor = serializers.UUIDField(allow_null=True, help_text="Send this as `cursor`; null on the last page.")

@@ -25,9 +25,9 @@ class ImportViewSet(ApiViewSet):
     permission_classes = [needs("endusers:write")]
 
     @endpoint(
-        serializers.ImportIn,
+        serializers.EndUserImportIn,
         id="importEndUsers",
-        returns={200: serializers.ImportOut},
+        returns={200: serializers.EndUserImportOut},
         errors=[
             *TENANCY,
             FileUnusable,
@@ -45,7 +45,7 @@ class ImportViewSet(ApiViewSet):
         Up to 1000 users. Invalid rows are listed in `report`; all others are imported. Rows with groups and roles need
         `groups:write` and `roles:write`, and the caller must hold what they grant.
         """
-        asked = self.valid(serializers.ImportIn)
+        asked = self.valid(serializers.EndUserImportIn)
         tenant_id = tenant_at(request, asked["tenant_id"])
         options = Options(
             dry_run=asked["dry_run"], on_conflict=asked["on_conflict"], create_missing=asked["create_missing"]
@@ -67,9 +67,9 @@ class ExportViewSet(ApiViewSet):
     permission_classes = [needs("endusers:read")]
 
     @endpoint(
-        serializers.ExportIn,
+        serializers.EndUserExportIn,
         id="exportEndUsers",
-        returns={200: serializers.ExportOut},
+        returns={200: serializers.EndUserExportOut},
         errors=[InsufficientAuthentication, *TENANCY],
         assurance=Action.EXPORT_PASSWORD_HASHES,
     )
@@ -80,7 +80,7 @@ class ExportViewSet(ApiViewSet):
         `endusers:export_hashes`, which only admins and operators hold; the tenant's admins get a mail about each page
         with hashes.
         """
-        asked = self.valid(serializers.ExportIn)
+        asked = self.valid(serializers.EndUserExportIn)
         tenant_id = tenant_at(request, asked["tenant_id"])
         users, cursor = exporting.page_of_export(
             tenant_id=tenant_id,

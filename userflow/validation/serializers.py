@@ -19,7 +19,7 @@ class ResourceQuery(serializers.Serializer[object]):
     resource = Text(max_length=128, help_text="A resource (any action on it is enough) or resource:action.")
 
 
-class PermissionsIn(serializers.Serializer[object]):
+class PermissionCheckIn(serializers.Serializer[object]):
     permissions = Items(
         Text(max_length=128),
         most=100,
@@ -29,7 +29,7 @@ class PermissionsIn(serializers.Serializer[object]):
     mode = Choice([ALL, ANY], required=False, default=ALL)
 
 
-class ValidOut(serializers.Serializer[object]):
+class TokenValidationOut(serializers.Serializer[object]):
     message = serializers.CharField()
     sub = serializers.UUIDField()
     kind = serializers.CharField()
@@ -42,7 +42,7 @@ class ValidOut(serializers.Serializer[object]):
     expires_at = serializers.DateTimeField(help_text="When the token expires.")
 
 
-class HoldsOut(serializers.Serializer[object]):
+class ScopeCheckOut(serializers.Serializer[object]):
     message = serializers.CharField()
     required = serializers.ListField(  # type: ignore[assignment]  # a field of the response, not the flag of Field
         child=serializers.CharField()
@@ -50,12 +50,12 @@ class HoldsOut(serializers.Serializer[object]):
     held = serializers.ListField(child=serializers.CharField(), help_text="All permissions of the caller.")
 
 
-class ResourceOut(HoldsOut):
+class ResourceCheckOut(ScopeCheckOut):
     resource = serializers.CharField()
     actions = serializers.ListField(
         child=serializers.CharField(), help_text="Actions that the caller may perform on it."
     )
 
 
-class PermissionsOut(HoldsOut):
+class PermissionCheckOut(ScopeCheckOut):
     mode = serializers.CharField()

@@ -15,7 +15,7 @@ from userflow.validation import serializers
 class ValidationViewSet(ApiViewSet):
     permission_classes = [SignedIn]
 
-    @endpoint(id="validateToken", returns={200: serializers.ValidOut})
+    @endpoint(id="validateToken", returns={200: serializers.TokenValidationOut})
     def validate(self, request: Request) -> Response:
         """Validate the access token.
 
@@ -24,7 +24,7 @@ class ValidationViewSet(ApiViewSet):
         caller = principal_at(request)
         held = sorted(caller.permissions)
         body = fields_of(
-            serializers.ValidOut,
+            serializers.TokenValidationOut,
             caller,
             message="The token is valid.",
             sub=caller.id,
@@ -37,7 +37,10 @@ class ValidationViewSet(ApiViewSet):
         return Response(body, headers=NO_STORE)
 
     @endpoint(
-        id="checkScope", query=serializers.ScopeQuery, returns={200: serializers.HoldsOut}, errors=[PermissionsMissing]
+        id="checkScope",
+        query=serializers.ScopeQuery,
+        returns={200: serializers.ScopeCheckOut},
+        errors=[PermissionsMissing],
     )
     def scope(self, request: Request) -> Response:
         """Check a scope of the caller.
@@ -51,7 +54,7 @@ class ValidationViewSet(ApiViewSet):
     @endpoint(
         id="checkResource",
         query=serializers.ResourceQuery,
-        returns={200: serializers.ResourceOut},
+        returns={200: serializers.ResourceCheckOut},
         errors=[PermissionsMissing],
     )
     def resource(self, request: Request) -> Response:
@@ -73,9 +76,9 @@ class ValidationViewSet(ApiViewSet):
         )
 
     @endpoint(
-        serializers.PermissionsIn,
+        serializers.PermissionCheckIn,
         id="checkPermissions",
-        returns={200: serializers.PermissionsOut},
+        returns={200: serializers.PermissionCheckOut},
         errors=[PermissionsMissing],
     )
     def permissions(self, request: Request) -> Response:
@@ -84,7 +87,7 @@ class ValidationViewSet(ApiViewSet):
         Return 200 if the caller holds all of them, or with `mode: any` at least one. Otherwise return 403 with the
         missing ones in `details`.
         """
-        asked = self.valid(serializers.PermissionsIn)
+        asked = self.valid(serializers.PermissionCheckIn)
         body = _held(principal_at(request), asked["permissions"], mode=asked["mode"])
         return Response({**body, "mode": asked["mode"]}, headers=NO_STORE)
 

@@ -59,15 +59,6 @@ class WebhookEndpointListOut(serializers.Serializer[object]):
     endpoints = WebhookEndpointOut(many=True)
 
 
-class WebhookEndpointDeletedOut(serializers.Serializer[object]):
-    message = serializers.CharField()
-    id = serializers.UUIDField()
-
-
-class WebhookTestIn(NamedTenant):
-    """For operators, who can name the tenant here."""
-
-
 class WebhookTestOut(serializers.Serializer[object]):
     message = serializers.CharField()
     message_id = serializers.CharField(help_text="The `webhook-id` of the message.")

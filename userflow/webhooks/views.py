@@ -1,6 +1,7 @@
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from identity_platform.api.responses import DeletedRecordOut
 from identity_platform.api.views import endpoint
 from userflow.errors import (
     EndpointOff,
@@ -11,7 +12,7 @@ from userflow.errors import (
     UnknownEndpoint,
 )
 from userflow.events.catalogue import EVENTS, FILTERS
-from userflow.named_tenant import TENANCY, InTenantViewSet, NamedTenant
+from userflow.named_tenant import TENANCY, InTenantViewSet, NamedTenant, OptionalTenantIn
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import principal_at, reading
 from userflow.signin.views import NO_STORE
@@ -91,7 +92,7 @@ class WebhookViewSet(InTenantViewSet):
     @endpoint(
         id="deleteWebhookEndpoint",
         query=NamedTenant,
-        returns={200: serializers.WebhookEndpointDeletedOut},
+        returns={200: DeletedRecordOut},
         errors=[UnknownEndpoint, InsufficientAuthentication, GrantsMoreThanHeld, *TENANCY],
         assurance=Action.CHANGE_CONNECTIONS,
     )
@@ -105,7 +106,7 @@ class WebhookViewSet(InTenantViewSet):
         return Response({"message": "The webhook endpoint was deleted.", "id": named["endpoint_id"]})
 
     @endpoint(
-        serializers.WebhookTestIn,
+        OptionalTenantIn,
         id="rotateWebhookSecret",
         returns={200: serializers.NewWebhookEndpointOut},
         errors=[UnknownEndpoint, InsufficientAuthentication, GrantsMoreThanHeld, *TENANCY],
@@ -120,7 +121,7 @@ class WebhookViewSet(InTenantViewSet):
         return Response({**serializers.record(rotated), "secret": secret}, headers=NO_STORE)
 
     @endpoint(
-        serializers.WebhookTestIn,
+        OptionalTenantIn,
         id="testWebhookEndpoint",
         returns={200: serializers.WebhookTestOut},
         errors=[UnknownEndpoint, EndpointOff, *TENANCY],

@@ -3,7 +3,7 @@ from argparse import ArgumentParser, ArgumentTypeError
 
 from django.core.management.base import CommandError
 
-from identity_platform.api.log_levels import AREAS, LEVELS, PLATFORM
+from identity_platform.api.log_levels import LEVELS, PLATFORM, areas
 from tenants import log_levels
 from tenants.management import terminal
 
@@ -21,7 +21,7 @@ class Command(terminal.OperatorCommand):
         "without a restart, for the platform or for one area of it. Processes apply a change within about "
         f"{log_levels.APPLIED_WITHIN_SECONDS} seconds. A level that was set ends by itself, after "
         f"{log_levels.DEFAULT_MINUTES} minutes unless --minutes says otherwise; LOG_LEVEL applies again then. "
-        f"Areas: {', '.join(AREAS)}. Libraries keep LOG_LEVEL. Exit code 2: unknown level or area. "
+        f"Areas: {', '.join(areas())}. Libraries keep LOG_LEVEL. Exit code 2: unknown level or area. "
         "Example: log_level set debug --area webhooks --minutes 30"
     )
     # It changes nothing outside the global database.
@@ -30,7 +30,9 @@ class Command(terminal.OperatorCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("do", choices=["show", "set", "reset"], metavar="show|set|reset")
         parser.add_argument("level", nargs="?", choices=LEVELS, help="With set.")
-        parser.add_argument("--area", choices=AREAS, default=PLATFORM, help="One area; without it the whole platform.")
+        parser.add_argument(
+            "--area", choices=areas(), default=PLATFORM, help="One area; without it the whole platform."
+        )
         parser.add_argument("--minutes", type=minutes, help="With set: how long the level lasts.")
 
     def handle(self, *, do: str, level: str | None, area: str, minutes: int | None, **_: object) -> None:

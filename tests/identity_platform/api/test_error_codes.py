@@ -87,7 +87,7 @@ def listed(title: str) -> set[tuple[str, int]]:
 
 def returned(prefix: str = "", *, oauth: bool = False) -> set[tuple[str, int]]:
     """Return code and status of the errors in the document, of one route group."""
-    from identity_platform.api.handlers import is_oauth
+    from identity_platform.api.app_parts import is_oauth
 
     return {
         (code, int(status))

@@ -22,49 +22,13 @@ class AcceptedInvitation(TypedDict):
     message: str
 
 
-class UserStatus(TypedDict):
-    message: str
-    user_id: str
-    active: bool
-    updated_at: str
-
-
 class AdminActiveRequest(TypedDict):
     user_id: str
     active: bool
 
 
-class AdminUserBrief(TypedDict):
-    id: str
-    username: str
-    email: str
-
-
-class EndUserSearchByProjectRequest(TypedDict):
-    cursor: NotRequired[str | None]
-    tenant_id: str
-    client_id: NotRequired[str | None]
-    email: NotRequired[str | None]
-    name: NotRequired[str | None]
-    provider: NotRequired[str | None]
-    external_id: NotRequired[str | None]
-    page: NotRequired[int | None]
-    limit: NotRequired[int | None]
-    project_id: NotRequired[str | None]
-
-
-class AdminFactorResetRequest(TypedDict):
-    user_id: str
-    reason: str
-
-
 class AdminEmailRequest(TypedDict):
     email: str
-
-
-class AdminLoginRequest(TypedDict):
-    username: str
-    password: str
 
 
 class AdminEnrollmentRequest(TypedDict):
@@ -72,13 +36,19 @@ class AdminEnrollmentRequest(TypedDict):
     enrollment_ticket: NotRequired[str | None]
 
 
-class AdminSignedIn(TypedDict):
-    mfa_required: Literal[False]
-    access_token: str
-    refresh_token: str
-    token_type: str
-    expires_in: int
-    user: AdminUserBrief
+class AdminFactorResetRequest(TypedDict):
+    user_id: str
+    reason: str
+
+
+class AdminLoginRequest(TypedDict):
+    username: str
+    password: str
+
+
+class AdminPasswordResetRequest(TypedDict):
+    token: str
+    password: str
 
 
 class AdminTotpVerification(TypedDict):
@@ -90,6 +60,12 @@ class AdminTotpVerification(TypedDict):
     expires_in: NotRequired[int]
     email: str
     method: Literal['totp', 'backup_code']
+
+
+class AdminUserBrief(TypedDict):
+    id: str
+    username: str
+    email: str
 
 
 Role: TypeAlias = str
@@ -116,6 +92,13 @@ class AdminUser(TypedDict):
     created_at: str
 
 
+class AttributeMappingRequest(TypedDict):
+    email: NotRequired[str | None]
+    name: NotRequired[str | None]
+    metadata: NotRequired[dict[str, Any] | None]
+    app_metadata: NotRequired[dict[str, Any] | None]
+
+
 class AttributeMapping(TypedDict):
     email: str
     name: str
@@ -123,10 +106,39 @@ class AttributeMapping(TypedDict):
     app_metadata: dict[str, str]
 
 
-class NewBackupCodes(TypedDict):
+class AuditEvent(TypedDict):
+    id: int
+    at: str
+    action: str
+    outcome: str
+    actor_kind: str
+    actor_id: str
+    target_kind: str
+    target_id: str
+    address: str
+    request_id: str
+    details: dict[str, Any]
+    tenant_id: NotRequired[str | None]
+
+
+class AuthenticatorSelection(TypedDict):
+    residentKey: str
+    requireResidentKey: bool
+    userVerification: str
+
+
+class ChangedEndUser(TypedDict):
+    user_id: str
+    email: str
+    name: str
+    updated_at: str
     message: str
-    success: bool
-    backup_codes: list[str]
+
+
+class ChangedGroupMembers(TypedDict):
+    message: str
+    group_id: str
+    changed: int
 
 
 class ChangedRoleBindings(TypedDict):
@@ -135,10 +147,8 @@ class ChangedRoleBindings(TypedDict):
     changed: int
 
 
-class TenantDatabase(TypedDict):
-    host: str
-    name: str
-    status: str
+class ClientSecretRequest(TypedDict):
+    overlap_seconds: NotRequired[int | None]
 
 
 class DeactivatedUser(TypedDict):
@@ -152,10 +162,10 @@ class DeletedRecord(TypedDict):
     id: str
 
 
-class PasskeyDescriptor(TypedDict):
-    id: str
-    type: str
-    transports: NotRequired[list[str]]
+class DeletedTenant(TypedDict):
+    message: str
+    tenant_id: str
+    final_backup_until: str | None
 
 
 class DeviceAuthorization(TypedDict):
@@ -165,6 +175,42 @@ class DeviceAuthorization(TypedDict):
     verification_uri_complete: str
     expires_in: int
     interval: int
+
+
+class DirectoryRunPreview(TypedDict):
+    external_id: str
+    action: str
+    email: NotRequired[str]
+    name: NotRequired[str]
+
+
+class DirectoryRunProblem(TypedDict):
+    external_id: str
+    code: str
+    message: str
+
+
+class DirectorySample(TypedDict):
+    external_id: str
+    email: str
+    name: str
+    active: bool
+    metadata: dict[str, str]
+    app_metadata: dict[str, str]
+    problem: str
+
+
+class DirectorySyncRequest(TypedDict):
+    tenant_id: NotRequired[str | None]
+    dry_run: NotRequired[bool | None]
+    force: NotRequired[bool | None]
+    full: NotRequired[bool | None]
+
+
+class DirectoryTest(TypedDict):
+    success: bool
+    message: str
+    sample_users: list[DirectorySample]
 
 
 class DomainChangesRequest(TypedDict):
@@ -188,33 +234,10 @@ class DomainRecord(TypedDict):
     value: str
 
 
-class OptionalTenantRequest(TypedDict):
-    tenant_id: NotRequired[str | None]
-
-
-class UndoneEmailChange(TypedDict):
-    message: str
-    user_id: str
-    email: str
-
-
-class VerifiedEmail(TypedDict):
-    message: str
-    user_id: str
-    email: str
-    verified: bool
-
-
 class EndUserActiveRequest(TypedDict):
     tenant_id: str
     user_id: str
     active: bool
-
-
-class PasskeyAuthenticationRequest(TypedDict):
-    email: NotRequired[str | None]
-    tenant_id: str
-    client_id: NotRequired[str | None]
 
 
 class EndUserBrief(TypedDict):
@@ -223,25 +246,11 @@ class EndUserBrief(TypedDict):
     name: str
 
 
-class ChangedEndUser(TypedDict):
-    user_id: str
-    email: str
-    name: str
-    updated_at: str
-    message: str
-
-
-class EndUserSearchRequest(TypedDict):
-    cursor: NotRequired[str | None]
+class EndUserExportRequest(TypedDict):
     tenant_id: str
-    client_id: NotRequired[str | None]
-    email: NotRequired[str | None]
-    name: NotRequired[str | None]
-    provider: NotRequired[str | None]
-    external_id: NotRequired[str | None]
-    page: NotRequired[int | None]
+    cursor: NotRequired[str | None]
     limit: NotRequired[int | None]
-    active: NotRequired[bool | None]
+    with_hashes: NotRequired[bool | None]
 
 
 IpAddress: TypeAlias = str | None
@@ -267,16 +276,30 @@ class EndUser(TypedDict):
     last_login: str | None
 
 
-class PasskeyRegistrationRequest(TypedDict):
-    email: str
+class EndUserSearchByProjectRequest(TypedDict):
+    cursor: NotRequired[str | None]
     tenant_id: str
-    enrollment_ticket: NotRequired[str | None]
+    client_id: NotRequired[str | None]
+    email: NotRequired[str | None]
+    name: NotRequired[str | None]
+    provider: NotRequired[str | None]
+    external_id: NotRequired[str | None]
+    page: NotRequired[int | None]
+    limit: NotRequired[int | None]
+    project_id: NotRequired[str | None]
 
 
-class PasswordResetRequest(TypedDict):
-    token: str
-    password: str
-    tenant_id: NotRequired[str | None]
+class EndUserSearchRequest(TypedDict):
+    cursor: NotRequired[str | None]
+    tenant_id: str
+    client_id: NotRequired[str | None]
+    email: NotRequired[str | None]
+    name: NotRequired[str | None]
+    provider: NotRequired[str | None]
+    external_id: NotRequired[str | None]
+    page: NotRequired[int | None]
+    limit: NotRequired[int | None]
+    active: NotRequired[bool | None]
 
 
 class EndUserSignedIn(TypedDict):
@@ -290,14 +313,19 @@ class EndUserSignedIn(TypedDict):
     client_id: str
 
 
-class PasskeySignUp(TypedDict):
+class EndUserStatusRequest(TypedDict):
+    active: bool
+
+
+class EndedSessions(TypedDict):
     message: str
-    success: bool
-    access_token: str
-    refresh_token: str
-    token_type: str
-    expires_in: int
-    credential_id: str
+    sessions_ended: int
+
+
+class EndedUserSessions(TypedDict):
+    message: str
+    user_id: str
+    sessions_ended: int
 
 
 class EnrolledPasskey(TypedDict):
@@ -321,28 +349,6 @@ class ErasedUser(TypedDict):
     message: str
     user_id: str
     deleted: dict[str, int]
-
-
-class AuditEvent(TypedDict):
-    id: int
-    at: str
-    action: str
-    outcome: str
-    actor_kind: str
-    actor_id: str
-    target_kind: str
-    target_id: str
-    address: str
-    request_id: str
-    details: dict[str, Any]
-    tenant_id: NotRequired[str | None]
-
-
-class EndUserExportRequest(TypedDict):
-    tenant_id: str
-    cursor: NotRequired[str | None]
-    limit: NotRequired[int | None]
-    with_hashes: NotRequired[bool | None]
 
 
 class ExportedEndUser(TypedDict):
@@ -373,11 +379,6 @@ class Factor(TypedDict):
     rp_id: NotRequired[str | None]
 
 
-class Success(TypedDict):
-    message: str
-    success: bool
-
-
 class FactorResetRequest(TypedDict):
     user_id: str
     reason: str
@@ -388,12 +389,6 @@ class FactorReset(TypedDict):
     message: str
     user_id: str
     removed: dict[str, int]
-
-
-class ImportFault(TypedDict):
-    line: int
-    field: str
-    reason: str
 
 
 class GroupChangesRequest(TypedDict):
@@ -419,20 +414,14 @@ class Group(TypedDict):
     updated_at: str
 
 
-class ScopeCheck(TypedDict):
-    message: str
-    required: list[str]
-    held: list[str]
+class HealthStatus(TypedDict):
+    status: str
 
 
-class EndUserImport(TypedDict):
-    dry_run: bool
-    rows: int
-    created: int
-    updated: int
-    skipped: int
-    failed: int
-    report: list[ImportFault]
+class ImportFault(TypedDict):
+    line: int
+    field: str
+    reason: str
 
 
 class Introspection(TypedDict):
@@ -486,12 +475,6 @@ class Invitation(TypedDict):
     user_id: str | None
 
 
-class ChangedGroupMembers(TypedDict):
-    message: str
-    group_id: str
-    changed: int
-
-
 class Jwks(TypedDict):
     keys: list[dict[str, Any]]
 
@@ -521,25 +504,6 @@ class LogoutRequest(TypedDict):
     all: NotRequired[bool | None]
 
 
-class EndedSessions(TypedDict):
-    message: str
-    sessions_ended: int
-
-
-class AttributeMappingRequest(TypedDict):
-    email: NotRequired[str | None]
-    name: NotRequired[str | None]
-    metadata: NotRequired[dict[str, Any] | None]
-    app_metadata: NotRequired[dict[str, Any] | None]
-
-
-class TenantDatabaseMapping(TypedDict):
-    tenant_id: str
-    database_host: str
-    database_name: str
-    status: str
-
-
 class Member(TypedDict):
     id: str
     email: str
@@ -552,22 +516,10 @@ class Message(TypedDict):
     message: str
 
 
-class ServerMetadata(TypedDict):
-    issuer: str
-    token_endpoint: str
-    revocation_endpoint: str
-    introspection_endpoint: str
-    jwks_uri: str
-    service_documentation: str
-    response_types_supported: list[str]
-    grant_types_supported: list[str]
-    scopes_supported: list[str]
-    token_endpoint_auth_methods_supported: list[str]
-    revocation_endpoint_auth_methods_supported: list[str]
-    introspection_endpoint_auth_methods_supported: list[str]
-    token_endpoint_auth_signing_alg_values_supported: list[str]
-    revocation_endpoint_auth_signing_alg_values_supported: list[str]
-    introspection_endpoint_auth_signing_alg_values_supported: list[str]
+class NewBackupCodes(TypedDict):
+    message: str
+    success: bool
+    backup_codes: list[str]
 
 
 class OpenIDToken(TypedDict):
@@ -579,6 +531,10 @@ class OpenIDToken(TypedDict):
     scope: NotRequired[str]
 
 
+class OptionalTenantRequest(TypedDict):
+    tenant_id: NotRequired[str | None]
+
+
 class Pagination(TypedDict):
     page: int
     limit: int
@@ -586,19 +542,70 @@ class Pagination(TypedDict):
     total_pages: int
 
 
-class PasskeyParameter(TypedDict):
+class PasskeyAuthenticationRequest(TypedDict):
+    email: NotRequired[str | None]
+    tenant_id: str
+    client_id: NotRequired[str | None]
+
+
+class PasskeyDescriptor(TypedDict):
+    id: str
     type: str
-    alg: int
+    transports: NotRequired[list[str]]
 
 
 class PasskeyNameRequest(TypedDict):
     name: str
 
 
+class PasskeyParameter(TypedDict):
+    type: str
+    alg: int
+
+
+class PasskeyRegistrationRequest(TypedDict):
+    email: str
+    tenant_id: str
+    enrollment_ticket: NotRequired[str | None]
+
+
+class PasskeyRequestOptions(TypedDict):
+    challenge: str
+    timeout: int
+    rpId: str
+    allowCredentials: list[PasskeyDescriptor]
+    userVerification: str
+
+
+class PasskeySignUp(TypedDict):
+    message: str
+    success: bool
+    access_token: str
+    refresh_token: str
+    token_type: str
+    expires_in: int
+    credential_id: str
+
+
 class PasskeyUser(TypedDict):
     id: str
     name: str
     displayName: str
+
+
+class PasskeyVerification(TypedDict):
+    access_token: NotRequired[str]
+    refresh_token: NotRequired[str]
+    token_type: NotRequired[str]
+    expires_in: NotRequired[int]
+    success: bool
+    user_id: str
+
+
+class PasswordResetRequest(TypedDict):
+    token: str
+    password: str
+    tenant_id: NotRequired[str | None]
 
 
 Permission: TypeAlias = str
@@ -627,47 +634,6 @@ class PresentedToken(TypedDict):
     expires_in: int
 
 
-class DirectoryRunPreview(TypedDict):
-    external_id: str
-    action: str
-    email: NotRequired[str]
-    name: NotRequired[str]
-
-
-class DirectoryRunProblem(TypedDict):
-    external_id: str
-    code: str
-    message: str
-
-
-class ProviderMetadata(ServerMetadata):
-    authorization_endpoint: str
-    pushed_authorization_request_endpoint: str
-    device_authorization_endpoint: str
-    userinfo_endpoint: str
-    end_session_endpoint: str
-    backchannel_logout_supported: bool
-    backchannel_logout_session_supported: bool
-    response_modes_supported: list[str]
-    subject_types_supported: list[str]
-    id_token_signing_alg_values_supported: list[str]
-    claims_supported: list[str]
-    acr_values_supported: list[str]
-    prompt_values_supported: list[str]
-    ui_locales_supported: list[str]
-    code_challenge_methods_supported: list[str]
-    dpop_signing_alg_values_supported: list[str]
-    authorization_response_iss_parameter_supported: bool
-    claims_parameter_supported: bool
-    authorization_signing_alg_values_supported: list[str]
-    request_parameter_supported: bool
-    request_object_signing_alg_values_supported: list[str]
-    request_uri_parameter_supported: bool
-    require_pushed_authorization_requests: bool
-    tls_client_certificate_bound_access_tokens: NotRequired[bool]
-    mtls_endpoint_aliases: NotRequired[dict[str, str]]
-
-
 class PushedAuthorization(TypedDict):
     request_uri: str
     expires_in: int
@@ -678,6 +644,14 @@ class Readiness(TypedDict):
     database: str
     cache: str
     fenced: str
+
+
+class RegisteredEndUser(TypedDict):
+    user_id: str
+    email: str
+    tenant_id: str
+    client_id: str
+    message: str
 
 
 class RegistrationRequest(TypedDict):
@@ -692,14 +666,6 @@ class RegistrationRequest(TypedDict):
     external_id: NotRequired[str | None]
 
 
-class RegisteredEndUser(TypedDict):
-    user_id: str
-    email: str
-    tenant_id: str
-    client_id: str
-    message: str
-
-
 class RelatedOrigins(TypedDict):
     origins: list[str]
 
@@ -709,23 +675,10 @@ class RelyingParty(TypedDict):
     name: str
 
 
-class PasskeyRequestOptions(TypedDict):
-    challenge: str
-    timeout: int
-    rpId: str
-    allowCredentials: list[PasskeyDescriptor]
-    userVerification: str
-
-
 class ResendEmailVerificationRequest(TypedDict):
     tenant_id: str
     email: str
     user_id: NotRequired[str | None]
-
-
-class AdminPasswordResetRequest(TypedDict):
-    token: str
-    password: str
 
 
 class ResourceCheck(TypedDict):
@@ -760,28 +713,10 @@ class RoleModel(TypedDict):
     updated_at: str
 
 
-class DirectoryRun(LastDirectoryRun):
-    directory_id: str
-    trigger: Literal['request', 'command', 'schedule']
-    full: bool
-    users_found: int
-    users_created: int
-    users_updated: int
-    users_activated: int
-    users_deactivated: int
-    users_skipped: int
-    errors: list[DirectoryRunProblem]
-    preview_users: list[DirectoryRunPreview]
-
-
-class DirectorySample(TypedDict):
-    external_id: str
-    email: str
-    name: str
-    active: bool
-    metadata: dict[str, str]
-    app_metadata: dict[str, str]
-    problem: str
+class ScopeCheck(TypedDict):
+    message: str
+    required: list[str]
+    held: list[str]
 
 
 class SecondStepRequired(TypedDict):
@@ -793,14 +728,30 @@ class SecondStepRequired(TypedDict):
     enrollment_ticket: NotRequired[str]
 
 
-class ClientSecretRequest(TypedDict):
-    overlap_seconds: NotRequired[int | None]
+class SentSmsCode(TypedDict):
+    message: str
+    success: bool
+    attempts_remaining: int
+    expires_in_minutes: int
+    phone_display: str
 
 
-class AuthenticatorSelection(TypedDict):
-    residentKey: str
-    requireResidentKey: bool
-    userVerification: str
+class ServerMetadata(TypedDict):
+    issuer: str
+    token_endpoint: str
+    revocation_endpoint: str
+    introspection_endpoint: str
+    jwks_uri: str
+    service_documentation: str
+    response_types_supported: list[str]
+    grant_types_supported: list[str]
+    scopes_supported: list[str]
+    token_endpoint_auth_methods_supported: list[str]
+    revocation_endpoint_auth_methods_supported: list[str]
+    introspection_endpoint_auth_methods_supported: list[str]
+    token_endpoint_auth_signing_alg_values_supported: list[str]
+    revocation_endpoint_auth_signing_alg_values_supported: list[str]
+    introspection_endpoint_auth_signing_alg_values_supported: list[str]
 
 
 class Session(TypedDict):
@@ -818,18 +769,11 @@ class Session(TypedDict):
     current: bool
 
 
-class EndedUserSessions(TypedDict):
-    message: str
-    user_id: str
-    sessions_ended: int
-
-
-class SmsSetupRequest(TypedDict):
+class SmsCodeRequest(TypedDict):
     client_id: str
     email: str
     tenant_id: str
-    enrollment_ticket: NotRequired[str | None]
-    phone_number: str
+    mfa_token: NotRequired[str | None]
 
 
 class SmsConfirmation(TypedDict):
@@ -842,19 +786,12 @@ class SmsConfirmation(TypedDict):
     phone_display: str
 
 
-class SmsCodeRequest(TypedDict):
+class SmsSetupRequest(TypedDict):
     client_id: str
     email: str
     tenant_id: str
-    mfa_token: NotRequired[str | None]
-
-
-class SentSmsCode(TypedDict):
-    message: str
-    success: bool
-    attempts_remaining: int
-    expires_in_minutes: int
-    phone_display: str
+    enrollment_ticket: NotRequired[str | None]
+    phone_number: str
 
 
 class SmsVerification(TypedDict):
@@ -873,14 +810,6 @@ class SmsVerifyRequest(SmsCodeRequest):
     code: str
 
 
-class EndUserStatusRequest(TypedDict):
-    active: bool
-
-
-class HealthStatus(TypedDict):
-    status: str
-
-
 class StepUp(TypedDict):
     access_token: str
     token_type: str
@@ -892,36 +821,27 @@ class StepUp(TypedDict):
     auth_time: int
 
 
-class DirectorySyncRequest(TypedDict):
-    tenant_id: NotRequired[str | None]
-    dry_run: NotRequired[bool | None]
-    force: NotRequired[bool | None]
-    full: NotRequired[bool | None]
-
-
-class DeletedTenant(TypedDict):
+class Success(TypedDict):
     message: str
+    success: bool
+
+
+class TenantDatabaseMapping(TypedDict):
     tenant_id: str
-    final_backup_until: str | None
+    database_host: str
+    database_name: str
+    status: str
+
+
+class TenantDatabase(TypedDict):
+    host: str
+    name: str
+    status: str
 
 
 class TenantDeletionRequest(TypedDict):
     confirm: str
     final_backup: NotRequired[bool | None]
-
-
-class BrandingTextsRequest(TypedDict):
-    en: NotRequired[LanguageTextsRequest | None]
-    de: NotRequired[LanguageTextsRequest | None]
-    fr: NotRequired[LanguageTextsRequest | None]
-    es: NotRequired[LanguageTextsRequest | None]
-
-
-class BrandingTexts(TypedDict):
-    en: NotRequired[LanguageTexts]
-    de: NotRequired[LanguageTexts]
-    fr: NotRequired[LanguageTexts]
-    es: NotRequired[LanguageTexts]
 
 
 class Token(TypedDict):
@@ -930,60 +850,6 @@ class Token(TypedDict):
     token_type: str
     expires_in: int
     scope: NotRequired[str]
-
-
-class TotpSetup(TypedDict):
-    account: str
-    issuer: str
-    manual_entry: str
-    otp_auth_url: str
-    qr_code: str
-    secret: str
-
-
-class TotpConfirmation(TypedDict):
-    access_token: NotRequired[str]
-    refresh_token: NotRequired[str]
-    token_type: NotRequired[str]
-    expires_in: NotRequired[int]
-    message: str
-    success: bool
-    backup_codes: list[str]
-
-
-class TotpSetupRequest(TypedDict):
-    email: str
-    tenant_id: str
-    client_id: NotRequired[str | None]
-    enrollment_ticket: NotRequired[str | None]
-
-
-class TotpVerification(AdminTotpVerification):
-    tenant_id: str
-
-
-class DirectoryTest(TypedDict):
-    success: bool
-    message: str
-    sample_users: list[DirectorySample]
-
-
-class UndoEmailChangeRequest(TypedDict):
-    token: str
-
-
-class UserIdsRequest(TypedDict):
-    tenant_id: NotRequired[str | None]
-    user_ids: list[str]
-
-
-class UserInTenantRequest(TypedDict):
-    tenant_id: str
-    user_id: str
-
-
-class UserinfoRequest(TypedDict):
-    access_token: NotRequired[str]
 
 
 class TokenValidation(TypedDict):
@@ -999,13 +865,72 @@ class TokenValidation(TypedDict):
     expires_at: str
 
 
-class PasskeyVerification(TypedDict):
+class TotpConfirmation(TypedDict):
     access_token: NotRequired[str]
     refresh_token: NotRequired[str]
     token_type: NotRequired[str]
     expires_in: NotRequired[int]
+    message: str
     success: bool
+    backup_codes: list[str]
+
+
+class TotpSetup(TypedDict):
+    account: str
+    issuer: str
+    manual_entry: str
+    otp_auth_url: str
+    qr_code: str
+    secret: str
+
+
+class TotpSetupRequest(TypedDict):
+    email: str
+    tenant_id: str
+    client_id: NotRequired[str | None]
+    enrollment_ticket: NotRequired[str | None]
+
+
+class TotpVerification(AdminTotpVerification):
+    tenant_id: str
+
+
+class UndoEmailChangeRequest(TypedDict):
+    token: str
+
+
+class UndoneEmailChange(TypedDict):
+    message: str
     user_id: str
+    email: str
+
+
+class UserIdsRequest(TypedDict):
+    tenant_id: NotRequired[str | None]
+    user_ids: list[str]
+
+
+class UserInTenantRequest(TypedDict):
+    tenant_id: str
+    user_id: str
+
+
+class UserStatus(TypedDict):
+    message: str
+    user_id: str
+    active: bool
+    updated_at: str
+
+
+class UserinfoRequest(TypedDict):
+    access_token: NotRequired[str]
+
+
+class VerifiedEmail(TypedDict):
+    message: str
+    user_id: str
+    email: str
+    verified: bool
 
 
 class WebhookEndpoint(TypedDict):
@@ -1148,6 +1073,12 @@ Language: TypeAlias = Literal['en', 'de', 'fr', 'es']
 ClientType: TypeAlias = Literal['public', 'confidential']
 
 
+DirectoryKind: TypeAlias = Literal['active_directory', 'entra_id']
+
+
+DirectoryTls: TypeAlias = Literal['ldaps', 'starttls', 'none']
+
+
 GrantType: TypeAlias = Literal['authorization_code', 'refresh_token', 'client_credentials', 'urn:ietf:params:oauth:grant-type:device_code']
 
 
@@ -1161,12 +1092,6 @@ OAuthClientAccessTokenSignedResponseAlg: TypeAlias = Literal['ES256', 'RS256']
 
 
 OAuthClientSecurityProfile: TypeAlias = Literal['fapi2', 'fapi2_message_signing']
-
-
-DirectoryKind: TypeAlias = Literal['active_directory', 'entra_id']
-
-
-DirectoryTls: TypeAlias = Literal['ldaps', 'starttls', 'none']
 
 
 ServiceStatus: TypeAlias = Literal['active', 'inactive']
@@ -1205,10 +1130,10 @@ WebhookMessageStatus: TypeAlias = Literal['pending', 'delivered', 'dead']
 PasskeyCredential: TypeAlias = dict[str, Any] | str
 
 
-ServiceSecretValue: TypeAlias = str | dict[str, Any]
-
-
 ServiceCredentialSecret: TypeAlias = str | dict[str, Any]
+
+
+ServiceSecretValue: TypeAlias = str | dict[str, Any]
 
 
 WebauthnOrigin: TypeAlias = str
@@ -1287,13 +1212,10 @@ class TenantOwnSettings(TypedDict):
     outbound_authorities: NotRequired[str]
 
 
-class ProofRequest(TypedDict):
-    code: NotRequired[str | None]
-    backup_code: NotRequired[str | None]
-    sms_code: NotRequired[str | None]
-    response: NotRequired[PasskeyCredential | None]
-    current_password: NotRequired[str | None]
-    proof_token: NotRequired[str | None]
+class AdminEnrollmentPassRequest(TypedDict):
+    user_id: str
+    reason: str
+    delivery: EnrollmentPassDelivery
 
 
 class AdminPasskeyAssertionRequest(TypedDict):
@@ -1302,19 +1224,13 @@ class AdminPasskeyAssertionRequest(TypedDict):
     mfa_token: NotRequired[str | None]
 
 
-class AdminEnrollmentPassRequest(TypedDict):
-    user_id: str
-    reason: str
-    delivery: EnrollmentPassDelivery
-
-
-AdminLogin: TypeAlias = AdminSignedIn | SecondStepRequired
-
-
-class AdminUserDetail(AdminUser):
-    roles: list[str]
-    permissions: list[str]
-    mfa_methods: list[str]
+class AdminSignedIn(TypedDict):
+    mfa_required: Literal[False]
+    access_token: str
+    refresh_token: str
+    token_type: str
+    expires_in: int
+    user: AdminUserBrief
 
 
 class AdminTotpConfirmRequest(TypedDict):
@@ -1330,19 +1246,17 @@ class AdminTotpConfirmRequest(TypedDict):
     mfa_token: NotRequired[str | None]
 
 
-class AdminTotpDisableRequest(ProofRequest):
-    email: str
-
-
 AdminTotpVerifyLoginRequest: TypeAlias = AdminTotpVerifyLoginByCodeRequest | AdminTotpVerifyLoginByBackupCodeRequest
 
 
-class AdminUserChangesRequest(ProofRequest):
-    username: NotRequired[str | None]
-    email: NotRequired[str | None]
-    first_name: NotRequired[str | None]
-    last_name: NotRequired[str | None]
-    roles: NotRequired[list[Role] | None]
+class AdminUserDetail(AdminUser):
+    roles: list[str]
+    permissions: list[str]
+    mfa_methods: list[str]
+
+
+class AdminUserList(Pagination):
+    items: list[AdminUserDetail]
 
 
 class AuditEventList(TypedDict):
@@ -1351,35 +1265,144 @@ class AuditEventList(TypedDict):
     next_cursor: int | None
 
 
-class BrandingChangesRequest(TypedDict):
-    name: NotRequired[str | None]
-    logo: NotRequired[str | None]
-    color_light: NotRequired[str | None]
-    color_dark: NotRequired[str | None]
-    terms_url: NotRequired[str | None]
-    privacy_url: NotRequired[str | None]
-    support_url: NotRequired[str | None]
-    sender_name: NotRequired[str | None]
-    language: NotRequired[Language | None]
-    texts: NotRequired[BrandingTextsRequest | None]
+class BrandingTextsRequest(TypedDict):
+    en: NotRequired[LanguageTextsRequest | None]
+    de: NotRequired[LanguageTextsRequest | None]
+    fr: NotRequired[LanguageTextsRequest | None]
+    es: NotRequired[LanguageTextsRequest | None]
 
 
-class Branding(TypedDict):
-    tenant_id: str
-    name: str | None
-    logo_url: str | None
-    color_light: str | None
-    color_dark: str | None
-    terms_url: str | None
-    privacy_url: str | None
-    support_url: str | None
-    sender_name: str | None
+class BrandingTexts(TypedDict):
+    en: NotRequired[LanguageTexts]
+    de: NotRequired[LanguageTexts]
+    fr: NotRequired[LanguageTexts]
+    es: NotRequired[LanguageTexts]
+
+
+class DeviceAuthorizationRequest(ClientAuthenticationFields):
+    scope: NotRequired[str]
+    resource: NotRequired[list[str]]
+
+
+class Directory(TypedDict):
+    id: str
+    kind: DirectoryKind
+    name: str
+    enabled: bool
+    user_filter: str
+    client_id: str | None
+    mapping: AttributeMapping
+    groups: dict[str, str]
+    max_deactivation_percent: int
+    sync_every_minutes: int | None
+    next_run_at: str | None
+    secret_set_at: str
+    last_run: LastDirectoryRun | None
+    created_at: str
+    updated_at: str
+    server: NotRequired[str]
+    port: NotRequired[int]
+    tls: NotRequired[DirectoryTls]
+    ca_certificate: NotRequired[str]
+    base_dn: NotRequired[str]
+    bind_dn: NotRequired[str]
+    directory_tenant_id: NotRequired[str]
+    application_id: NotRequired[str]
+    cloud: NotRequired[str]
+
+
+class DirectoryRun(LastDirectoryRun):
+    directory_id: str
+    trigger: Literal['request', 'command', 'schedule']
+    full: bool
+    users_found: int
+    users_created: int
+    users_updated: int
+    users_activated: int
+    users_deactivated: int
+    users_skipped: int
+    errors: list[DirectoryRunProblem]
+    preview_users: list[DirectoryRunPreview]
+
+
+class Domain(TypedDict):
+    id: str
+    domain: str
+    status: Literal['pending', 'verified', 'record_lost', 'taken']
+    record: DomainRecord
+    sign_in: bool
+    verified_at: str | None
+    checked_at: str | None
+    lost_since: str | None
+    withdrawn_after: str | None
+    created_at: str
+
+
+class EndUserDetail(EndUser):
+    updated_at: str
     language: Language | None
-    texts: BrandingTexts
+    external_id: str | None
+    metadata: dict[str, Any]
+    app_metadata: dict[str, Any]
+    mfa_methods: list[str]
+    roles: list[str]
+    groups: list[str]
 
 
-class PasswordChangeRequest(ProofRequest):
-    new_password: str
+class EndUserExport(TypedDict):
+    users: list[ExportedEndUser]
+    next_cursor: str | None
+
+
+class EndUserImport(TypedDict):
+    dry_run: bool
+    rows: int
+    created: int
+    updated: int
+    skipped: int
+    failed: int
+    report: list[ImportFault]
+
+
+class EndUserList(Pagination):
+    next_cursor: str | None
+    users: list[EndUser]
+
+
+EndUserLogin: TypeAlias = EndUserSignedIn | SecondStepRequired
+
+
+class EnrollmentPassRequest(TypedDict):
+    user_id: str
+    reason: str
+    delivery: EnrollmentPassDelivery
+    tenant_id: str
+
+
+class FactorList(TypedDict):
+    factors: list[Factor]
+    methods: list[str]
+    backup_codes_remaining: int
+
+
+ForgotPasswordRequest: TypeAlias = ForgotPasswordByClientIdRequest | ForgotPasswordByTenantIdRequest
+
+
+class GroupList(Pagination):
+    groups: list[Group]
+
+
+class InvitationList(Pagination):
+    invitations: list[Invitation]
+
+
+class MemberList(Pagination):
+    next_cursor: str | None
+    users: list[Member]
+
+
+class NewWebhookEndpoint(WebhookEndpoint):
+    secret: str
 
 
 class OAuthClient(TypedDict):
@@ -1433,140 +1456,6 @@ class OAuthClient(TypedDict):
     last_used_at: str | None
 
 
-class PasskeyCreationOptions(TypedDict):
-    rp: RelyingParty
-    user: PasskeyUser
-    challenge: str
-    pubKeyCredParams: list[PasskeyParameter]
-    timeout: int
-    excludeCredentials: list[PasskeyDescriptor]
-    authenticatorSelection: AuthenticatorSelection
-    attestation: str
-
-
-class DeviceAuthorizationRequest(ClientAuthenticationFields):
-    scope: NotRequired[str]
-    resource: NotRequired[list[str]]
-
-
-class Directory(TypedDict):
-    id: str
-    kind: DirectoryKind
-    name: str
-    enabled: bool
-    user_filter: str
-    client_id: str | None
-    mapping: AttributeMapping
-    groups: dict[str, str]
-    max_deactivation_percent: int
-    sync_every_minutes: int | None
-    next_run_at: str | None
-    secret_set_at: str
-    last_run: LastDirectoryRun | None
-    created_at: str
-    updated_at: str
-    server: NotRequired[str]
-    port: NotRequired[int]
-    tls: NotRequired[DirectoryTls]
-    ca_certificate: NotRequired[str]
-    base_dn: NotRequired[str]
-    bind_dn: NotRequired[str]
-    directory_tenant_id: NotRequired[str]
-    application_id: NotRequired[str]
-    cloud: NotRequired[str]
-
-
-class Domain(TypedDict):
-    id: str
-    domain: str
-    status: Literal['pending', 'verified', 'record_lost', 'taken']
-    record: DomainRecord
-    sign_in: bool
-    verified_at: str | None
-    checked_at: str | None
-    lost_since: str | None
-    withdrawn_after: str | None
-    created_at: str
-
-
-class PasskeyAssertionRequest(TypedDict):
-    email: NotRequired[str | None]
-    tenant_id: str
-    response: PasskeyCredential
-    client_secret: NotRequired[str | None]
-    mfa_token: NotRequired[str | None]
-
-
-class EndUserChangesByAdminsRequest(ProofRequest):
-    name: NotRequired[str | None]
-    email: NotRequired[str | None]
-    language: NotRequired[Language | None]
-    metadata: NotRequired[dict[str, Any] | None]
-    app_metadata: NotRequired[dict[str, Any] | None]
-    external_id: NotRequired[str | None]
-
-
-class EndUserDetail(EndUser):
-    updated_at: str
-    language: Language | None
-    external_id: str | None
-    metadata: dict[str, Any]
-    app_metadata: dict[str, Any]
-    mfa_methods: list[str]
-    roles: list[str]
-    groups: list[str]
-
-
-ForgotPasswordRequest: TypeAlias = ForgotPasswordByClientIdRequest | ForgotPasswordByTenantIdRequest
-
-
-class EndUserList(Pagination):
-    next_cursor: str | None
-    users: list[EndUser]
-
-
-EndUserLogin: TypeAlias = EndUserSignedIn | SecondStepRequired
-
-
-class EnrollmentPassRequest(TypedDict):
-    user_id: str
-    reason: str
-    delivery: EnrollmentPassDelivery
-    tenant_id: str
-
-
-class EndUserExport(TypedDict):
-    users: list[ExportedEndUser]
-    next_cursor: str | None
-
-
-class FactorList(TypedDict):
-    factors: list[Factor]
-    methods: list[str]
-    backup_codes_remaining: int
-
-
-class GroupList(Pagination):
-    groups: list[Group]
-
-
-class InvitationList(Pagination):
-    invitations: list[Invitation]
-
-
-class MemberList(Pagination):
-    next_cursor: str | None
-    users: list[Member]
-
-
-class NewClient(OAuthClient):
-    client_secret: NotRequired[str]
-
-
-class NewWebhookEndpoint(WebhookEndpoint):
-    secret: str
-
-
 class OpenIDTokenRequest(ClientAuthenticationFields):
     grant_type: str
     code: NotRequired[str]
@@ -1578,14 +1467,28 @@ class OpenIDTokenRequest(ClientAuthenticationFields):
     resource: NotRequired[list[str]]
 
 
-class ProfileChangesRequest(ProofRequest):
-    username: NotRequired[str | None]
+class PasskeyAssertionRequest(TypedDict):
     email: NotRequired[str | None]
-    first_name: NotRequired[str | None]
-    last_name: NotRequired[str | None]
-    name: NotRequired[str | None]
-    language: NotRequired[Language | None]
-    metadata: NotRequired[dict[str, Any] | None]
+    tenant_id: str
+    response: PasskeyCredential
+    client_secret: NotRequired[str | None]
+    mfa_token: NotRequired[str | None]
+
+
+class PasskeyCreationOptions(TypedDict):
+    rp: RelyingParty
+    user: PasskeyUser
+    challenge: str
+    pubKeyCredParams: list[PasskeyParameter]
+    timeout: int
+    excludeCredentials: list[PasskeyDescriptor]
+    authenticatorSelection: AuthenticatorSelection
+    attestation: str
+
+
+class PresentedTokenRequest(ClientAuthenticationFields):
+    token: str
+    token_type_hint: NotRequired[str]
 
 
 class Profile(TypedDict):
@@ -1613,6 +1516,43 @@ class Profile(TypedDict):
     last_name: NotRequired[str]
 
 
+class ProofRequest(TypedDict):
+    code: NotRequired[str | None]
+    backup_code: NotRequired[str | None]
+    sms_code: NotRequired[str | None]
+    response: NotRequired[PasskeyCredential | None]
+    current_password: NotRequired[str | None]
+    proof_token: NotRequired[str | None]
+
+
+class ProviderMetadata(ServerMetadata):
+    authorization_endpoint: str
+    pushed_authorization_request_endpoint: str
+    device_authorization_endpoint: str
+    userinfo_endpoint: str
+    end_session_endpoint: str
+    backchannel_logout_supported: bool
+    backchannel_logout_session_supported: bool
+    response_modes_supported: list[str]
+    subject_types_supported: list[str]
+    id_token_signing_alg_values_supported: list[str]
+    claims_supported: list[str]
+    acr_values_supported: list[str]
+    prompt_values_supported: list[str]
+    ui_locales_supported: list[str]
+    code_challenge_methods_supported: list[str]
+    dpop_signing_alg_values_supported: list[str]
+    authorization_response_iss_parameter_supported: bool
+    claims_parameter_supported: bool
+    authorization_signing_alg_values_supported: list[str]
+    request_parameter_supported: bool
+    request_object_signing_alg_values_supported: list[str]
+    request_uri_parameter_supported: bool
+    require_pushed_authorization_requests: bool
+    tls_client_certificate_bound_access_tokens: NotRequired[bool]
+    mtls_endpoint_aliases: NotRequired[dict[str, str]]
+
+
 class PushedAuthorizationRequest(ClientAuthenticationFields):
     response_type: NotRequired[str]
     response_mode: NotRequired[str]
@@ -1636,14 +1576,6 @@ class PushedAuthorizationRequest(ClientAuthenticationFields):
 
 class RoleList(Pagination):
     roles: list[RoleModel]
-
-
-class RotatedClient(NewClient):
-    previous_secret_expires_at: str | None
-
-
-class DirectoryRunList(Pagination):
-    runs: list[DirectoryRun]
 
 
 class ServiceChangesRequest(TypedDict):
@@ -1682,6 +1614,10 @@ class ServiceCredential(TypedDict):
     updated_at: str
     expires_at: str | None
     last_read_at: str | None
+
+
+class ServiceCredentialWithSecret(ServiceCredential):
+    secret: ServiceSecretValue | None
 
 
 class ServiceRequest(TypedDict):
@@ -1735,17 +1671,6 @@ class SessionList(Pagination):
     sessions: list[Session]
 
 
-class TenantSettingsChangesRequest(TypedDict):
-    settings: TenantOwnSettingsRequest
-
-
-class PasskeySignUpRequest(AdminTotpDisableRequest):
-    tenant_id: str
-    enrollment_ticket: NotRequired[str | None]
-    credential: PasskeyCredential
-    client_secret: NotRequired[str | None]
-
-
 class SmsConfirmRequest(SmsSetupRequest):
     code: str
     backup_code: NotRequired[str | None]
@@ -1790,6 +1715,10 @@ class Tenant(TypedDict):
     created_at: str
 
 
+class TenantSettingsChangesRequest(TypedDict):
+    settings: TenantOwnSettingsRequest
+
+
 class Effective(TypedDict):
     issuer_name: str
     mfa_policy: MfaPolicy
@@ -1831,17 +1760,7 @@ class TokenRequest(ClientAuthenticationFields):
     scope: NotRequired[str]
 
 
-class PresentedTokenRequest(ClientAuthenticationFields):
-    token: str
-    token_type_hint: NotRequired[str]
-
-
 class TotpConfirmRequest(AdminTotpConfirmRequest):
-    tenant_id: str
-    client_id: NotRequired[str | None]
-
-
-class TotpDisableRequest(AdminTotpDisableRequest):
     tenant_id: str
     client_id: NotRequired[str | None]
 
@@ -2006,14 +1925,46 @@ class DirectoryFields(TypedDict):
     sync_every_minutes: NotRequired[int | None]
 
 
-class AdminUserList(Pagination):
-    items: list[AdminUserDetail]
+AdminLogin: TypeAlias = AdminSignedIn | SecondStepRequired
 
 
-class AdminPasskeyRequest(AdminTotpDisableRequest):
-    enrollment_ticket: NotRequired[str | None]
-    credential: PasskeyCredential
-    mfa_token: NotRequired[str | None]
+class AdminTotpDisableRequest(ProofRequest):
+    email: str
+
+
+class AdminUserChangesRequest(ProofRequest):
+    username: NotRequired[str | None]
+    email: NotRequired[str | None]
+    first_name: NotRequired[str | None]
+    last_name: NotRequired[str | None]
+    roles: NotRequired[list[Role] | None]
+
+
+class BrandingChangesRequest(TypedDict):
+    name: NotRequired[str | None]
+    logo: NotRequired[str | None]
+    color_light: NotRequired[str | None]
+    color_dark: NotRequired[str | None]
+    terms_url: NotRequired[str | None]
+    privacy_url: NotRequired[str | None]
+    support_url: NotRequired[str | None]
+    sender_name: NotRequired[str | None]
+    language: NotRequired[Language | None]
+    texts: NotRequired[BrandingTextsRequest | None]
+
+
+class Branding(TypedDict):
+    tenant_id: str
+    name: str | None
+    logo_url: str | None
+    color_light: str | None
+    color_dark: str | None
+    terms_url: str | None
+    privacy_url: str | None
+    support_url: str | None
+    sender_name: str | None
+    language: Language | None
+    texts: BrandingTexts
 
 
 class ClientChangesRequest(ClientFields):
@@ -2046,19 +1997,53 @@ class DirectoryList(Pagination):
     directories: list[Directory]
 
 
+class DirectoryRunList(Pagination):
+    runs: list[DirectoryRun]
+
+
 class DomainList(TypedDict):
     domains: list[Domain]
 
 
-class PasskeyRequest(AdminPasskeyRequest):
-    tenant_id: str
+class EndUserChangesByAdminsRequest(ProofRequest):
+    name: NotRequired[str | None]
+    email: NotRequired[str | None]
+    language: NotRequired[Language | None]
+    metadata: NotRequired[dict[str, Any] | None]
+    app_metadata: NotRequired[dict[str, Any] | None]
+    external_id: NotRequired[str | None]
 
 
 EndUserImportRequest: TypeAlias = EndUserImportByRowsRequest | EndUserImportByContentRequest
 
 
-class ServiceCredentialWithSecret(ServiceCredential):
-    secret: ServiceSecretValue | None
+class NewClient(OAuthClient):
+    client_secret: NotRequired[str]
+
+
+class PasskeySignUpRequest(AdminTotpDisableRequest):
+    tenant_id: str
+    enrollment_ticket: NotRequired[str | None]
+    credential: PasskeyCredential
+    client_secret: NotRequired[str | None]
+
+
+class PasswordChangeRequest(ProofRequest):
+    new_password: str
+
+
+class ProfileChangesRequest(ProofRequest):
+    username: NotRequired[str | None]
+    email: NotRequired[str | None]
+    first_name: NotRequired[str | None]
+    last_name: NotRequired[str | None]
+    name: NotRequired[str | None]
+    language: NotRequired[Language | None]
+    metadata: NotRequired[dict[str, Any] | None]
+
+
+class RotatedClient(NewClient):
+    previous_secret_expires_at: str | None
 
 
 class ServiceList(TypedDict):
@@ -2070,7 +2055,22 @@ class TenantList(Pagination):
     tenants: list[Tenant]
 
 
+class TotpDisableRequest(AdminTotpDisableRequest):
+    tenant_id: str
+    client_id: NotRequired[str | None]
+
+
 TotpVerifyLoginRequest: TypeAlias = TotpVerifyLoginByCodeRequest | TotpVerifyLoginByBackupCodeRequest
 
 
 WebhookReplayRequest: TypeAlias = WebhookReplayByMessageIdsRequest | WebhookReplayBySinceRequest | WebhookReplayByStatusRequest
+
+
+class AdminPasskeyRequest(AdminTotpDisableRequest):
+    enrollment_ticket: NotRequired[str | None]
+    credential: PasskeyCredential
+    mfa_token: NotRequired[str | None]
+
+
+class PasskeyRequest(AdminPasskeyRequest):
+    tenant_id: str

@@ -6,39 +6,31 @@ Required fields that are not stated here have the values of `example_values`.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from identity_platform.api.example_values import (
+from userflow.api_part.example_values import (
     ACCESS_TOKEN,
     ADMIN_EMAIL,
     ADMIN_ID,
-    AUTHORIZATION_CODE,
     CLIENT_ID,
     CLIENT_SECRET,
-    CODE,
     MAIL_TOKEN,
-    MFA_TOKEN,
     PASSWORD,
-    PROOF_TOKEN,
     REFRESH_TOKEN,
-    SMS_CODE,
     TENANT_ID,
-    VERIFIER,
 )
 
-_CLIENT: Final = {"client_id": CLIENT_ID, "client_secret": CLIENT_SECRET}
-_CALLBACK: Final = "https://app.example.com/callback"
+CLIENT: Final = {"client_id": CLIENT_ID, "client_secret": CLIENT_SECRET}
+CALLBACK: Final = "https://app.example.com/callback"
 
 BODIES: Final[Mapping[str, Mapping[str, Any]]] = {
     # Sign-in and tokens
     "loginAdmin": {"username": ADMIN_EMAIL},
     "requestToken": {"grant_type": "refresh_token", "refresh_token": REFRESH_TOKEN, "client_id": CLIENT_ID},
-    "introspectToken": {"token": ACCESS_TOKEN, **_CLIENT},
-    "revokeToken": {"token": REFRESH_TOKEN, **_CLIENT},
+    "introspectToken": {"token": ACCESS_TOKEN, **CLIENT},
+    "revokeToken": {"token": REFRESH_TOKEN, **CLIENT},
     "logout": {"all": True},
-    "stepUp": {"password": PASSWORD},
     "checkPermissions": {"permissions": ["services:read", "services:write"], "mode": "any"},
     "updateProfile": {"name": "Ada M. Moreno", "language": "en"},
     "changePassword": {"current_password": PASSWORD},
-    "deleteAccount": {"current_password": PASSWORD},
     "requestAdminPasswordReset": {"email": ADMIN_EMAIL},
     "requestPasswordReset": {"client_id": CLIENT_ID},
     "verifyEmail": {"token": MAIL_TOKEN},
@@ -64,23 +56,13 @@ BODIES: Final[Mapping[str, Mapping[str, Any]]] = {
     "createClient": {
         "name": "Invoices",
         "type": "confidential",
-        "redirect_uris": [_CALLBACK],
+        "redirect_uris": [CALLBACK],
         "scopes": ["services:read"],
         "tags": ["web"],
     },
     "updateClient": {"name": "Invoices and payments"},
     "patchClient": {"access_token_seconds": 900},
     "rotateClientSecret": {"overlap_seconds": 86_400},
-    # Registry
-    "createService": {"name": "Payments", "type": "payment", "metadata": {"region": "eu"}},
-    "updateService": {"api_version": "2.1"},
-    "createServiceCredential": {
-        "name": "Production key",
-        "type": "api_key",
-        "secret": "pk_5Rt8Zn2Xq6Vb",
-        "expires_at": "2030-01-31T00:00:00Z",
-    },
-    "updateServiceCredential": {"secret": "pk_9Kx4Wd7Jm3Tc"},
     # Invitations and admin users
     "createInvitation": {"email": "mina.sato@example.com", "kind": "end_user", "roles": ["approver"]},
     "acceptInvitation": {"name": "Mina Sato"},
@@ -111,49 +93,4 @@ BODIES: Final[Mapping[str, Mapping[str, Any]]] = {
     "rotateWebhookSecret": {"tenant_id": TENANT_ID},
     "testWebhookEndpoint": {"tenant_id": TENANT_ID},
     "replayWebhookMessages": {"status": "dead"},
-    # OpenID Connect
-    "pushAuthorizationRequest": {
-        **_CLIENT,
-        "response_type": "code",
-        "redirect_uri": _CALLBACK,
-        "scope": "openid profile",
-        "state": "Xq6Vb9Kx",
-        "code_challenge": "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM",
-        "code_challenge_method": "S256",
-    },
-    "requestOpenidToken": {
-        "grant_type": "authorization_code",
-        "code": AUTHORIZATION_CODE,
-        "redirect_uri": _CALLBACK,
-        "code_verifier": VERIFIER,
-        **_CLIENT,
-    },
-    "beginDeviceAuthorization": {"client_id": CLIENT_ID, "scope": "openid profile"},
-    "introspectOpenidToken": {"token": ACCESS_TOKEN, **_CLIENT},
-    "revokeOpenidToken": {"token": REFRESH_TOKEN, **_CLIENT},
-    "getUserinfoByPost": {"access_token": ACCESS_TOKEN},
-    # Factors
-    "verifyTotp": {"code": CODE},
-    "verifyTotpLogin": {"code": CODE, "mfa_token": MFA_TOKEN},
-    "disableTotp": {"code": CODE},
-    "confirmTotpSetup": {"current_password": PASSWORD},
-    "regenerateBackupCodes": {"code": CODE},
-    "confirmSmsSetup": {"code": SMS_CODE, "current_password": PASSWORD},
-    "finishPasskeyRegistration": {"current_password": PASSWORD},
-    "finishPasskeySignUp": {"current_password": PASSWORD},
-    "verifySmsCode": {"code": SMS_CODE},
-    "beginPasskeyAuthentication": {"client_id": CLIENT_ID},
-    "removeFactor": {"code": CODE},
-    "issueEnrollmentPass": {"delivery": "mail"},
-    "beginAdminTotpSetup": {"email": ADMIN_EMAIL},
-    "confirmAdminTotpSetup": {"email": ADMIN_EMAIL, "current_password": PASSWORD},
-    "verifyAdminTotpLogin": {"email": ADMIN_EMAIL, "code": CODE, "mfa_token": MFA_TOKEN},
-    "disableAdminTotp": {"email": ADMIN_EMAIL, "code": CODE},
-    "regenerateAdminBackupCodes": {"email": ADMIN_EMAIL, "proof_token": PROOF_TOKEN},
-    "beginAdminPasskeyRegistration": {"email": ADMIN_EMAIL},
-    "finishAdminPasskeyRegistration": {"email": ADMIN_EMAIL, "proof_token": PROOF_TOKEN},
-    "beginAdminPasskeyAuthentication": {"email": ADMIN_EMAIL},
-    "finishAdminPasskeyAuthentication": {"email": ADMIN_EMAIL},
-    "resetAdminFactors": {"user_id": ADMIN_ID},
-    "issueAdminEnrollmentPass": {"user_id": ADMIN_ID, "delivery": "mail"},
 }
