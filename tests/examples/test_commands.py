@@ -176,7 +176,7 @@ def test_two_companies_sign_up_invite_and_see_their_own_data(
     # The application learns of a session that has ended at the platform.
     bob.signs_out_at_the_tenant(maple)
     bob.opens(f"/c/{maple}")
-    bob.waits_until(lambda: f"/t/{maple}/signin" in browser.current_url)
+    bob.waits_until(lambda: f"/t/{maple}/authorize" in browser.current_url)
 
     # Another company sees nothing of this, nor can its founder open the first one.
     sign_up(cleo, "Cedar Tools", cedar)
@@ -186,7 +186,7 @@ def test_two_companies_sign_up_invite_and_see_their_own_data(
     cleo.opens(project.replace(maple, cedar))
     cleo.reads("There is no such project")
     cleo.opens(project)
-    cleo.waits_until(lambda: f"/t/{maple}/signin" in browser.current_url)
+    cleo.waits_until(lambda: f"/t/{maple}/authorize" in browser.current_url)
     assert (machine.home / "examples" / "b2b-saas.sqlite3").stat().st_mode & 0o077 == 0
     assert "code=" not in (machine.home / "b2b-saas.log").read_text()
 

@@ -5,6 +5,7 @@ import secrets
 import time
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import requests
@@ -175,6 +176,10 @@ def test_tabs_approve_devices_for_the_account_they_show(
         enters_address_and_password(tabs.show(number))
         if number == 1:
             opens_again(person)
+            # It goes on with the account that has signed in, until another one is chosen.
+            person.reads(tabs.emails[0])
+            request = urlsplit(person.browser.current_url).query
+            person.opens(f"{person.root}/signin?{request}&another=1")
             enters_address_and_password(person)
         person.reads(codes[number]["user_code"])
     tabs.show(0).presses("Allow")
