@@ -194,7 +194,6 @@ def test_move_uses_up_no_code_or_refresh_token(settled: TestTenant, second: Data
     each = traffic.sign_in(settled.register())
     waiting = Visitor(settled)
     waiting.opens("signin")
-    waiting.sends(email="someone@example.com", password=PASSWORD)
     answers: dict[str, Any] = {}
 
     def act() -> None:
@@ -205,7 +204,7 @@ def test_move_uses_up_no_code_or_refresh_token(settled: TestTenant, second: Data
         raw = urlencode(each.app.parameters(), doseq=True).encode()
         form = "application/x-www-form-urlencoded"
         answers["par"] = Api().post(f"{each.app.issuer}/par", raw=raw, content_type=form)
-        answers["password"] = waiting.sends(password=PASSWORD)
+        answers["password"] = waiting.sends(email="someone@example.com", password=PASSWORD)
         answers["logout"] = each.app.browser.get(
             f"{each.app.issuer}/logout?" + urlencode({"id_token_hint": each.id_token})
         )
