@@ -23,7 +23,7 @@ def lines(samples: Mapping[str, Any]) -> list[Line]:
         what = "memory of the server, its backends of PostgreSQL and Valkey"
         found.append((what, {name: f"{value:,.0f} MiB" for name, value in memory.items()}))
     for number, grown in samples.get(GROWTH, {}).items():
-        new = {name: f"{median(grown[name]['new_ms']):,.3g} ms" for name in PROGRAMS}
+        new = {name: f"{median(grown[name]['new_ms']):,.0f} ms" for name in PROGRAMS}
         start = {name: f"{median(grown[name]['start_s']):.1f} s" for name in PROGRAMS}
         found += [(f"new tenant or realm, by the API, with {number}", new), (f"start with {number} of them", start)]
     return found
