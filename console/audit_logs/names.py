@@ -180,13 +180,13 @@ class Names:
 
     def __init__(self, staff: Staff, kinds: Mapping[str, Kind], open_tenant: UUID | None) -> None:
         self.staff, self.kinds, self.open_tenant = staff, kinds, open_tenant
-        self.found: dict[tuple[type[Model], str], Cell] = {}
+        self.cells: dict[tuple[type[Model], str], Cell] = {}
 
-    def look_up(self, wanted: Iterable[tuple[str, str]]) -> None:
+    def look_up(self, references: Iterable[tuple[str, str]]) -> None:
         """Read the names of these objects, given by kind and id."""
         kinds: dict[type[Model], Kind] = {}
         keys: defaultdict[type[Model], set[str]] = defaultdict(set)
-        for kind_name, key in wanted:
+        for kind_name, key in references:
             kind = self.kinds.get(kind_name)
             if key and kind is not None and self._may(kind.sees):
                 # Operators and admins of tenants are rows of one model.
@@ -201,7 +201,7 @@ class Names:
             rows = rows.filter(**{kind.tenant: self.staff.user.tenant_id})
         fields = {kind.page_of, *([kind.tenant] if kind.tenant else [])} - {"pk"}
         for row in rows.annotate(shown_as=kind.name).values("pk", "shown_as", *fields):
-            self.found[kind.model, str(row["pk"])] = Cell(row["shown_as"], link=self._link(kind, row))
+            self.cells[kind.model, str(row["pk"])] = Cell(row["shown_as"], link=self._link(kind, row))
 
     def _link(self, kind: Kind, row: Context) -> str:
         # Tenant admins open their own tenant's page without a permission.
@@ -227,7 +227,7 @@ class Names:
 
     def _named(self, kind_name: str, key: str) -> Cell | None:
         kind = self.kinds.get(kind_name)
-        return self.found.get((kind.model, key)) if kind else None
+        return self.cells.get((kind.model, key)) if kind else None
 
 
 def _keys_of(model: type[Model], texts: Iterable[str]) -> list[object]:
