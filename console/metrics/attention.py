@@ -175,8 +175,8 @@ def _tenants_having(rows: "QuerySet[Row]") -> Q:
 class Check:
     """A kind of problem.
 
-    `platform` is the page that lists it for operators, who also need tenants:read, and `own` the one for admins of a tenant;
-    empty if they do not see it. Both are names of pages, with a query.
+    `platform` is the page that lists it for operators, who also need tenants:read, and `tenant_page` the one for admins of a
+    tenant; empty if they do not see it. Both are names of pages, with a query.
     """
 
     title: Text
