@@ -107,7 +107,7 @@ def own_change(action: Action, *, realm: Realm, user: Account, kind: Kind, calle
 
 
 def own_removal(*, realm: Realm, user: Account, kind: Kind, caller: Caller, factor_id: UUID | None = None) -> Proof:
-    """`own_change` for the removal of all factors of a kind, or of one; a removal that cannot succeed consumes no proof.
+    """Do `own_change` for the removal of all factors of a kind, or of one. A removal that cannot succeed consumes no proof.
 
     Raises LastFactor (409) as well.
     """

@@ -216,16 +216,16 @@ class Names:
         """Return the name with its link, or the id of what has no name here any more."""
         if kind_name == OPERATOR and not self.staff.is_operator:
             return Cell(_("an operator"))
-        return self._named(kind_name, key) or mono(key)
+        return self._cell(kind_name, key) or mono(key)
 
     def label(self, kind_name: str, key: str) -> Text:
         """Return what comes before the name: the kind of the object."""
         kind = self.kinds.get(kind_name)
         if kind is None:
             return OTHERS.get(kind_name, kind_name)
-        return kind.of if kind.of and self._named(kind_name, key) else kind.label
+        return kind.of if kind.of and self._cell(kind_name, key) else kind.label
 
-    def _named(self, kind_name: str, key: str) -> Cell | None:
+    def _cell(self, kind_name: str, key: str) -> Cell | None:
         kind = self.kinds.get(kind_name)
         return self.cells.get((kind.model, key)) if kind else None
 

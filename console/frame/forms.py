@@ -37,7 +37,7 @@ class ApiForm(forms.Form):
         return self.cleaned_data
 
     def clean(self) -> Context:
-        """What the action takes; ValidationErrors at the fields for what the API would reject."""
+        """Return what the action takes. Adds errors at the fields for what the API would reject."""
         super().clean()
         if self.errors:
             return self.cleaned_data

@@ -58,7 +58,7 @@ class Scope:
 
     @cached_property
     def figures(self) -> dict[str, int]:
-        """The sums of the tenants that the last collection has marked."""
+        """Return the sums of the tenants that the last collection has marked."""
         marked = TenantFigures.objects.filter(needs_attention=True)
         if self.tenant_id is not None:
             marked = marked.filter(pk=self.tenant_id)

@@ -101,8 +101,8 @@ def _sessions(user: EndUser) -> list[EndUserSession]:
 
 def _client_names(ids: Iterable[UUID | None], tenant: Tenant) -> dict[UUID | None, str]:
     client_ids = {key for key in ids if key is not None}
-    names_by_id = Client.objects.filter(tenant_id=tenant.pk, pk__in=client_ids).values_list("pk", "name")
-    return dict(names_by_id) if client_ids else {}
+    client_names = Client.objects.filter(tenant_id=tenant.pk, pk__in=client_ids).values_list("pk", "name")
+    return dict(client_names) if client_ids else {}
 
 
 def _session(session: EndUserSession, clients: dict[UUID | None, str]) -> Context:
@@ -168,7 +168,7 @@ class EndUserConfirmView(RowView[EndUser], TenantConfirmView):
 
 @tenant_page("endusers:read")
 def show(request: HttpRequest, tenant: Tenant, user_id: UUID) -> HttpResponse:
-    """Why a sign-in fails; record, groups, roles and permissions, factors, sessions and events of an end user."""
+    """Show why a sign-in fails; record, groups, roles and permissions, factors, sessions and events of an end user."""
     user = _load(request, user_id)
     staff = staff_at(request)
     record = _record(user, tenant=tenant, staff=staff, purpose=reading_purpose(request))

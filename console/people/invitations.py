@@ -36,7 +36,7 @@ class Asked(Form):
 
 @tenant_page("invitations:read")
 def listed(request: HttpRequest, tenant: Tenant) -> HttpResponse:
-    """Invitations of both kinds, newest first."""
+    """List the invitations of both kinds, newest first."""
     form = Asked(request.GET)
     form.is_valid()
     status, page = form.cleaned_data.get("status") or None, form.cleaned_data.get("page") or 1

@@ -131,7 +131,7 @@ class OwnRecordForm(RecordForm, ProofForm):
         return {name: value for name, value in self.cleaned_data.items() if name not in ProofForm.base_fields}
 
     def clean(self) -> Context:
-        """The record, and the proof beside it."""
+        """Return the record, and the proof beside it."""
         proof_fields = {name: value for name, value in self.cleaned_data.items() if name in ProofForm.base_fields}
         return {**super().clean(), **proof_fields}
 

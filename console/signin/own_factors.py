@@ -111,10 +111,10 @@ def _guarded(request: HttpRequest, view: Page, kind: str) -> HttpResponse:
         return HttpResponseRedirect(sign_in_state.with_next("admin:login", reverse("admin:my_sign_in")))
     if enroller.inside:
         action = Action.RENEW_BACKUP_CODES if kind == BACKUP_CODE else enrollment_action(enroller.methods, kind)
-        if (step_up := step_up_first(request, action, back=_asked_from(request))) is not None:
+        if (step_up := step_up_first(request, action, back=_return_path(request))) is not None:
             return step_up
         if not sign_in_state.has_proof(request):
-            return to_step_up(request, back=_asked_from(request))
+            return to_step_up(request, back=_return_path(request))
         enroller = replace(
             enroller, caller=replace(enroller.caller, proof={"proof_token": request.session.get(sign_in_state.PROOF)})
         )
@@ -122,7 +122,7 @@ def _guarded(request: HttpRequest, view: Page, kind: str) -> HttpResponse:
         response = view(request, enroller)
     except (InsufficientAuthentication, ProofTokenInvalid):
         sign_in_state.take_proof(request)
-        return to_step_up(request, back=_asked_from(request))
+        return to_step_up(request, back=_return_path(request))
     except NotSignedInByTicket as problem:
         # The sign-in that the factor would complete has expired.
         request.session.flush()
@@ -134,7 +134,7 @@ def _guarded(request: HttpRequest, view: Page, kind: str) -> HttpResponse:
     return response
 
 
-def _asked_from(request: HttpRequest) -> str:
+def _return_path(request: HttpRequest) -> str:
     """Return the page to return to: the overview for a button on it."""
     return reverse("admin:my_sign_in") if request.method == "POST" else request.get_full_path()
 

@@ -98,7 +98,7 @@ def finish_registration(
 def finish_registration_and_sign_in(
     *, tenant_id: UUID, email: str, credential: Mapping[str, object], caller: Caller
 ) -> Enrolled:
-    """The general finishRegistration: store an end user's passkey and sign the user in with it.
+    """Store an end user's passkey and sign the user in with it: the general finishRegistration.
 
     It issues tokens, so it is stricter: the passkey is the user's first factor, its authenticator has verified the user,
     and a window counts only for a user who registered in it and has never signed in. Raises NoProof (401; also for users

@@ -33,7 +33,7 @@ class Authorize(SignInPage):
     """Send the browser back to the application, or show the page where its user signs in."""
 
     # `request` is a parameter of the protocol here, not the handle of a stored request.
-    stated_handle = stated_journey = ""
+    handle_in_address = journey_in_address = ""
 
     from_applications = True
     # A request begins or is finished, a code is issued.

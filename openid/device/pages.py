@@ -42,7 +42,7 @@ class DevicePage(FormPage, JourneyPage):
     # The code of a link begins a request.
     changes_by_get = True
     # The page begins a request; it has none.
-    stated_handle = stated_journey = ""
+    handle_in_address = journey_in_address = ""
     template = "device"
     title = gettext_lazy("Sign in on another device")
     form_class = UserCodeForm

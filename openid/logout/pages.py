@@ -119,9 +119,9 @@ class LogoutPage(JourneyPage):
 
     def _leave(self, logout_request: LogoutRequest) -> HttpResponse:
         with in_tenant(self.tenant.tenant_id), END_USERS.atomic():
-            locked_session = self.held_session()
-            if locked_session is not None:
-                self._end(locked_session)
+            browser_session = self.held_session()
+            if browser_session is not None:
+                self._end(browser_session)
             if logout_request.hint is not None:
                 self._end_hinted(logout_request.hint)
         if logout_request.redirect:

@@ -121,8 +121,8 @@ class EnrollmentPage(JourneyPage):
         return {**({"own": "1"} if is_for_owner else {}), **super().journey_parameters(name)}
 
     @property
-    def stated_journey(self) -> str:
-        return self.stated_handle if self.own_account else super().stated_journey
+    def journey_in_address(self) -> str:
+        return self.handle_in_address if self.own_account else super().journey_in_address
 
     @property
     def account(self) -> str:

@@ -61,9 +61,9 @@ class JourneyPage(Page):
     @cached_property
     def handle(self) -> str:
         """Return the handle of the application's request, or "" without one."""
-        given_handle = self.stated_handle
-        if given_handle or not self.needed or not self.journey_steps.handle:
-            return given_handle
+        request_handle = self.handle_in_address
+        if request_handle or not self.needed or not self.journey_steps.handle:
+            return request_handle
         try:
             self._find(self.journey_steps.handle)
         except ApiError:
@@ -72,10 +72,10 @@ class JourneyPage(Page):
         return self.journey_steps.handle
 
     @property
-    def stated_journey(self) -> str:
+    def journey_in_address(self) -> str:
         """Return the journey in the address, or the latest one that the page can go on with."""
-        given_journey = super().stated_journey
-        return given_journey or (latest_steps(self.request, self.tenant, self.needed).journey if self.needed else "")
+        journey_handle = super().journey_in_address
+        return journey_handle or (latest_steps(self.request, self.tenant, self.needed).journey if self.needed else "")
 
     @cached_property
     def pending(self) -> Pending | None:
@@ -207,7 +207,7 @@ class JourneyPage(Page):
 
         The latest of all may be that of another tab, in which another user signs in.
         """
-        if super().stated_journey:
+        if super().journey_in_address:
             self.journey_steps = self.journey_steps.only_email(email)
             return
         journey_steps = latest_steps(self.request, self.tenant, needed="journey", email=email)

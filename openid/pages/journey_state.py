@@ -38,7 +38,7 @@ class JourneyState(View):
     session_cookie: str | None
 
     def _read_steps(self, request: HttpRequest) -> None:
-        journey = self.stated_journey
+        journey = self.journey_in_address
         self.continue_journey(journey, read_steps(request, self.tenant, journey))
 
     def continue_journey(self, journey: str, journey_steps: Steps) -> None:
@@ -58,15 +58,15 @@ class JourneyState(View):
             write_steps(request, response, self.tenant, journey, Steps())
 
     @property
-    def stated_handle(self) -> str:
+    def handle_in_address(self) -> str:
         """Return the handle of the application's request in the address, or ""."""
         return self.request.GET.get("request", "")
 
     @property
-    def stated_journey(self) -> str:
+    def journey_in_address(self) -> str:
         """Return the handle of the journey in the address, or ""."""
         other = self.request.GET.get(JOURNEY, "")
-        return self.stated_handle or (other if is_journey(other) else "")
+        return self.handle_in_address or (other if is_journey(other) else "")
 
     def _check_form(self, request: HttpRequest) -> None:
         """Raise FormExpired unless the form was rendered for this browser, session (CSRF) and account; its class says why."""
@@ -113,7 +113,7 @@ class JourneyState(View):
     @cached_property
     def handle(self) -> str:
         """Return the handle of the application's request, or "" without one."""
-        return self.stated_handle
+        return self.handle_in_address
 
     def journey_parameters(self, name: str = "signin") -> dict[str, str]:
         """Return the parameters that keep the request and the journey on the page of that name."""
