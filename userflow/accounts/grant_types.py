@@ -37,8 +37,8 @@ def grant_types_in_force(stored: Sequence[str], *, type_: str, scopes: Collectio
     """
     if stored:
         return tuple(stored)
-    own = (CLIENT_CREDENTIALS,) if type_ == CONFIDENTIAL and scopes else ()
-    return (AUTHORIZATION_CODE, REFRESH_TOKEN, *own)
+    for_itself = (CLIENT_CREDENTIALS,) if type_ == CONFIDENTIAL and scopes else ()
+    return (AUTHORIZATION_CODE, REFRESH_TOKEN, *for_itself)
 
 
 class Registered(Protocol):

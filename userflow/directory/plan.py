@@ -41,7 +41,7 @@ class Change:
     app_metadata: dict[str, object]
 
     @property
-    def moves(self) -> bool:
+    def changes_address(self) -> bool:
         """Whether the address changes, beyond its spelling."""
         return self.email_key != self.person.email_key
 
