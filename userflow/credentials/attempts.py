@@ -131,7 +131,7 @@ def reject_locked(realm: Realm, subject: str, *, factor: str, caller: str) -> No
 
 @contextmanager
 def counted(realm: Realm, user_id_or_name: object, *, factor: str, caller: str = UNKNOWN_NETWORK) -> Iterator[None]:
-    """`count`, then `given_back_when_busy`. Raises AttemptsLocked (429) while locked."""
+    """Call `count`, then `given_back_when_busy`. Raises AttemptsLocked (429) while locked."""
     count(realm, user_id_or_name, factor=factor, caller=caller)
     with given_back_when_busy(realm, user_id_or_name, factor=factor, caller=caller):
         yield

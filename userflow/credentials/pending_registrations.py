@@ -25,9 +25,8 @@ from tenants.entering import lookup
 from userflow.accounts.event_payloads import person
 from userflow.accounts.models import DEFAULT_ROLE, LOCAL, EndUser, Role, RoleBinding
 from userflow.accounts.realms import END_USERS
-from userflow.credentials import attempts, passwords
+from userflow.credentials import attempts, passwords, unused_registrations
 from userflow.credentials import email_verification as proofs
-from userflow.credentials import unused_registrations as unused_registrations
 from userflow.credentials.models import PendingRegistration
 from userflow.errors import EmailProofInvalid, EmailTaken, TooManyFromAddress
 from userflow.events.outbox import publish

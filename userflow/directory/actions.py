@@ -92,10 +92,10 @@ class Shown:
 
 def list_directories(*, tenant_id: UUID, page: int, limit: int) -> Page:
     """Return one page of a tenant's directories with their last runs, newest first."""
-    configs = DirectoryConfig.objects.filter(tenant_id=tenant_id)
+    directories = DirectoryConfig.objects.filter(tenant_id=tenant_id)
     start = offset(page, limit)
-    rows = _with_last_runs(configs.order_by("-created_at", "-id")[start : start + limit])
-    return Page(rows, page, limit, configs.count())
+    rows = _with_last_runs(directories.order_by("-created_at", "-id")[start : start + limit])
+    return Page(rows, page, limit, directories.count())
 
 
 def find_directory(*, tenant_id: UUID, config_id: UUID) -> Shown:

@@ -14,7 +14,7 @@ from userflow.accounts.event_payloads import person
 from userflow.accounts.models import DEFAULT_ROLE, EndUser, Group, Role, RoleBinding
 from userflow.accounts.realms import END_USERS
 from userflow.credentials import email_verification as proofs
-from userflow.credentials import unused_registrations as unused_registrations
+from userflow.credentials import unused_registrations
 from userflow.credentials.models import EmailProof, EndUserEmailUndo
 from userflow.directory.models import DirectoryConfig, DirectoryLink
 from userflow.directory.objects import Entry

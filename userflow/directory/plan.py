@@ -42,7 +42,7 @@ class Change:
 
     @property
     def changes_address(self) -> bool:
-        """Whether the address changes, beyond its spelling."""
+        """Return whether the address changes, beyond its spelling."""
         return self.email_key != self.person.email_key
 
     def event_data(self) -> dict[str, object]:

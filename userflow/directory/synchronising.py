@@ -160,18 +160,18 @@ def _recording_failures(run: DirectoryRun, tally: Tally) -> Iterator[None]:
 
 def directories_to_run(*, due_only: bool) -> list[DirectoryConfig]:
     """Return the enabled directories of all active tenants, the longest due first; with `due_only` those that are due."""
-    configs = DirectoryConfig.objects.filter(enabled=True, tenant__database__status=State.ACTIVE)
+    directories = DirectoryConfig.objects.filter(enabled=True, tenant__database__status=State.ACTIVE)
     if due_only:
-        configs = configs.filter(next_run_at__lte=now())
-    return list(configs.select_related("tenant").order_by("next_run_at", "created_at"))
+        directories = directories.filter(next_run_at__lte=now())
+    return list(directories.select_related("tenant").order_by("next_run_at", "created_at"))
 
 
 def directories_of(*, tenant_id: UUID, name_or_id: str | None = None) -> list[DirectoryConfig]:
     """Return a tenant's enabled directories, or the one with this name or id. Raises UnknownDirectory."""
-    configs = DirectoryConfig.objects.filter(tenant_id=tenant_id).select_related("tenant").order_by("created_at")
+    directories = DirectoryConfig.objects.filter(tenant_id=tenant_id).select_related("tenant").order_by("created_at")
     if name_or_id is None:
-        return list(configs.filter(enabled=True))
-    matching = [config for config in configs if name_or_id.lower() in (config.name.lower(), str(config.pk))]
+        return list(directories.filter(enabled=True))
+    matching = [config for config in directories if name_or_id.lower() in (config.name.lower(), str(config.pk))]
     if not matching:
         raise UnknownDirectory(f"The tenant has no directory {name_or_id}.")
     return matching

@@ -27,9 +27,8 @@ from userflow.accounts.models import AdminUser, EndUser
 from userflow.accounts.principals import END_USER, Principal
 from userflow.accounts.rank import must_outrank
 from userflow.accounts.realms import END_USERS
-from userflow.credentials import attempts, pending_registrations, tickets
+from userflow.credentials import attempts, pending_registrations, tickets, unused_registrations
 from userflow.credentials import email_verification as proofs
-from userflow.credentials import unused_registrations as unused_registrations
 from userflow.credentials.models import EmailProof, MailedCode, PendingRegistration
 from userflow.email import ownership
 from userflow.email.admin_proofs import verify_admin_email

@@ -20,8 +20,7 @@ from tenants.states import Purpose
 from userflow.accounts.event_payloads import person
 from userflow.accounts.models import Account, EndUser
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
-from userflow.credentials import attempts
-from userflow.credentials import unused_registrations as unused_registrations
+from userflow.credentials import attempts, unused_registrations
 from userflow.credentials.models import AdminEmailProof, AdminEmailUndo, EmailProof, EndUserEmailUndo
 from userflow.errors import AdminNameTaken, EmailTaken, EmailUndoInvalid
 from userflow.events.outbox import publish

@@ -29,9 +29,8 @@ from userflow.accounts.principals import END_USER, Principal
 from userflow.accounts.rank import must_outrank
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
-from userflow.credentials import attempts, passwords, pending_registrations, tickets
+from userflow.credentials import attempts, passwords, pending_registrations, tickets, unused_registrations
 from userflow.credentials import email_verification as proofs
-from userflow.credentials import unused_registrations as unused_registrations
 from userflow.credentials.models import EmailProof
 from userflow.email import undo
 from userflow.endusers import queries
@@ -227,7 +226,7 @@ def list_end_users(
 
 
 def read_end_user(*, tenant_id: UUID, user_id: UUID, purpose: Purpose = Purpose.READ) -> orjson.Fragment:
-    """One end user with metadata, factors, roles and groups, as ready JSON. Raises UnknownUser."""
+    """Return one end user with metadata, factors, roles and groups, as ready JSON. Raises UnknownUser."""
     with in_tenant(tenant_id, purpose):
         end_user = queries.one_end_user(user_id)
     if end_user is None:
@@ -371,8 +370,10 @@ def _must_wait(user: EndUser, tenant: lookup.TenantContext) -> bool:
 
 def _is_held(key: str, user: EndUser, *, pending: bool) -> bool:
     """Return whether another user has the address and does not give it up."""
-    holders = Q(email_key=key) & ~EndUser.YIELDS if pending else Q(email_key=key) | unused_registrations.reserving(key)
-    return EndUser.objects.filter(holders).exclude(pk=user.pk).exists()
+    holder_condition = (
+        Q(email_key=key) & ~EndUser.YIELDS if pending else Q(email_key=key) | unused_registrations.reserving(key)
+    )
+    return EndUser.objects.filter(holder_condition).exclude(pk=user.pk).exists()
 
 
 def set_end_user_active(*, tenant_id: UUID, user_id: UUID, active: bool, by: Principal) -> EndUser:

@@ -19,8 +19,7 @@ from userflow.accounts.principals import CLIENT, Principal
 from userflow.accounts.rank import require_grantable
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.admins.actions import create_admin_user, grantable_roles
-from userflow.credentials import attempts, passwords, tickets
-from userflow.credentials import unused_registrations as unused_registrations
+from userflow.credentials import attempts, passwords, tickets, unused_registrations
 from userflow.errors import EmailTaken, GrantsMoreThanHeld, InvitationInvalid
 from userflow.events.outbox import publish
 from userflow.invitations.models import ADMIN, END_USER, PENDING, AdminInvitation, EndUserInvitation, Invitation

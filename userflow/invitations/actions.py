@@ -29,7 +29,7 @@ from userflow.accounts.principals import Principal
 from userflow.accounts.rank import require_grantable
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.admins.actions import grantable_roles, hold_roles, reject_reserved_address
-from userflow.credentials import unused_registrations as unused_registrations
+from userflow.credentials import unused_registrations
 from userflow.errors import (
     AlreadyInvited,
     EmailTaken,

@@ -20,7 +20,7 @@ from identity_platform.transfer.report import Tally
 from tenants.entering.target import TENANT_ALIAS
 from userflow.accounts.event_payloads import person
 from userflow.accounts.models import EndUser, Group, GroupMembership, Role, RoleBinding
-from userflow.credentials import unused_registrations as unused_registrations
+from userflow.credentials import unused_registrations
 from userflow.errors import ExternalIdTaken
 from userflow.events.outbox import publish, publish_for_each
 
