@@ -204,7 +204,7 @@ def list_end_users(
     """
     asked = filters
     mark = orjson.dumps(["end users", tenant_id, sorted(asked.items())])
-    position = read_cursor(cursor, key=keys.platform_key(), asked=mark) if cursor is not None else None
+    position = read_cursor(cursor, key=keys.platform_key(), list_id=mark) if cursor is not None else None
     filters = dict(filters)
     project = filters.pop("project_id", None)
     if project is not None:
@@ -222,7 +222,7 @@ def list_end_users(
             )
     following = None
     if found.last is not None:
-        following = write_cursor(Position(*found.last, page + 1), key=keys.platform_key(), asked=mark)
+        following = write_cursor(Position(*found.last, page + 1), key=keys.platform_key(), list_id=mark)
     return Page(found.rows, page, limit, found.total, following)
 
 

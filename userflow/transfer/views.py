@@ -58,7 +58,7 @@ class ImportViewSet(ApiViewSet):
             content=asked.get("content", ""),
             form=asked["format"],
         )
-        faults = [{"line": one.line, "field": one.field, "reason": one.reason} for one in report.kept]
+        faults = [{"line": one.line, "field": one.field, "reason": one.reason} for one in report.first_faults]
         answer = {"dry_run": options.dry_run, "rows": tally.rows, **tally.counts(), "report": faults}
         return Response(answer, headers=NO_STORE)
 
