@@ -15,7 +15,7 @@ from identity_platform.audit.models import PlatformEvent
 from identity_platform.audit.origin import current_origin
 from identity_platform.folders import make_folder
 from identity_platform.postgresql.row_errors import first_or
-from tenants import steps
+from tenants import job_steps
 from tenants.addresses import former_slugs
 from tenants.errors import SlugTaken, UnknownTenant, UpgradeFailed
 from tenants.jobs import fleet
@@ -73,7 +73,7 @@ def provision(job: Job, report: Report) -> None:
     # This password is never disclosed: the admin sets another one with the link.
     admin = {"username": asked["username"], "email": asked["email"], "password": generated_password()}
     report(_("Creating the tenant %(slug)s.") % asked)
-    with steps.observed_by(lambda step: _step(report, step)):
+    with job_steps.observed_by(lambda step: _step(report, step)):
         try:
             tenant = open_tenant(
                 name=asked["name"], slug=asked["slug"], server=asked["server"] or None, admin=admin
@@ -94,7 +94,7 @@ def provision(job: Job, report: Report) -> None:
 @kind_of_job(FINISH)
 def finish(job: Job, report: Report) -> None:
     """Continue an interrupted provisioning."""
-    with steps.observed_by(lambda step: _step(report, step)):
+    with job_steps.observed_by(lambda step: _step(report, step)):
         provisioning.finish_provisioning(tenant_id=_tenant_of(job).pk)
 
 
@@ -102,7 +102,7 @@ def finish(job: Job, report: Report) -> None:
 def migrate(job: Job, report: Report) -> None:
     """Migrate one tenant's database to the schema of this release."""
     tenant = _tenant_of(job)
-    with steps.observed_by(lambda step: _step(report, step)):
+    with job_steps.observed_by(lambda step: _step(report, step)):
         result = fleet.migrate_tenants(only=[tenant.slug])
     for failure in result.failed:
         raise UpgradeFailed(failure.reason)
@@ -134,7 +134,7 @@ def delete(job: Job, report: Report) -> None:
         # Killed after the last step.
         report(_("The tenant is deleted."))
         return
-    with steps.observed_by(lambda step: _step(report, step)):
+    with job_steps.observed_by(lambda step: _step(report, step)):
         kept = remove_tenant(
             tenant_id=tenant.pk, confirm=tenant.slug, final_backup=not job.params.get("without_backup", False)
         )
@@ -159,7 +159,7 @@ def move(job: Job, report: Report) -> None:
         # Killed after the last step.
         report(_("The tenant is on %(server)s.") % {"server": server})
         return
-    with steps.observed_by(lambda step: _step(report, step)):
+    with job_steps.observed_by(lambda step: _step(report, step)):
         mapping = move_tenant(tenant_id=tenant.pk, server=server, offline=mode == OFFLINE, progress=report)
     report(_("The tenant is on %(server)s.") % {"server": mapping.server.name})
 
@@ -192,7 +192,7 @@ def restore(job: Job, report: Report) -> None:
     """Restore a tenant from a file of the backup folder, or only into a copy that is compared and dropped."""
     tenant, file = _tenant_of(job), settings.BACKUP_FOLDER / Path(job.params["file"]).name
     if job.params["mode"] == DRY_RUN:
-        with steps.observed_by(lambda step: _step(report, step)):
+        with job_steps.observed_by(lambda step: _step(report, step)):
             try_backup(tenant_id=tenant.pk, file=file)
         report(_("The backup can be restored: its copy had all rows. Nothing was changed."))
         return
@@ -200,7 +200,7 @@ def restore(job: Job, report: Report) -> None:
         # Killed after the switch. Another restore would lose the changes since.
         clear_up(tenant.pk)
     else:
-        with steps.observed_by(lambda step: _step(report, step)):
+        with job_steps.observed_by(lambda step: _step(report, step)):
             restore_tenant(tenant_id=tenant.pk, file=file)
     report(_("The tenant is restored."))
 
