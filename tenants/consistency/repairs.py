@@ -117,11 +117,8 @@ def repair(finding: Finding) -> str:
 def _on_server(server: DatabaseServer) -> Iterator[Finding]:
     try:
         with servers.maintenance(server) as raw:
-            names, invalid, read_only = (
-                databases.names(raw),
-                databases.invalid_names(raw),
-                databases.read_only_names(raw),
-            )
+            names, invalid = databases.names(raw), databases.invalid_names(raw)
+            read_only = databases.read_only_names(raw)
             existing = names - invalid
             # In the order in which a database passes from one list to the next.
             spares = list(WarmDatabase.objects.filter(server=server))

@@ -209,9 +209,9 @@ def reject_other(tenant_id: UUID, manifest: Manifest) -> None:
     )
     raise BackupUnfit(
         f"This is not the final backup of the last deletion of this tenant. This file was begun {backup_moment}, and the "
-        f"expected one {_moment(backup.begun_at)}; it was written to {backup.file}. Nothing was changed. Find that file, or a copy of it, "
-        "and restore it. A file of an earlier deletion would bring back admins, secrets of clients and redirect URIs that were "
-        "removed since."
+        f"expected one {_moment(backup.begun_at)}; it was written to {backup.file}. Nothing was changed. Find that file, "
+        "or a copy of it, and restore it. A file of an earlier deletion would bring back admins, secrets of clients and "
+        "redirect URIs that were removed since."
     )
 
 
