@@ -187,7 +187,7 @@ def connect(host: str, port: int, reach: Reach, *, seconds: float) -> socket.soc
 def _connected(
     places: list[tuple[str, int]], seconds: float, *, ended: Callable[[], bool] = lambda: False
 ) -> socket.socket:
-    """A connection to the first of the places that answers; all tries together take at most `seconds`. Raises OSError."""
+    """Connect to the first of the places that answers; all tries together take at most `seconds`. Raises OSError."""
     places = places[:MOST_ADDRESSES]
     until = time.monotonic() + seconds
     last: OSError = ConnectionRefusedError()

@@ -132,7 +132,7 @@ def record_reads(
 def page_of_services(
     *, tenant_id: UUID, page: int, limit: int, name: str | None, type: str | None, status: str | None
 ) -> tuple[int, orjson.Fragment]:
-    """The total and the rows of one page, newest first, as ready JSON. `name` and `type` are whole values in any case."""
+    """Return the total and the rows of one page, newest first, as JSON. `name` and `type` are whole values in any case."""
     if name is not None:
         return _page_of_namesakes(tenant_id, page, limit, name, type, status)
     kinds, parameters = _kinds(tenant_id, type, status)
@@ -179,7 +179,7 @@ def _page_of_namesakes(
 
 
 def _kinds(tenant_id: UUID, type: str | None, status: str | None) -> tuple[str, list[UUID | str | int]]:
-    """Which counters the filters mean, as a condition on `k`, and its parameters."""
+    """Return which counters the filters mean, as a condition on `k`, and its parameters."""
     clauses = ["k.tenant_id = %s"]
     parameters: list[UUID | str | int] = [tenant_id]
     if type is None:
@@ -203,7 +203,7 @@ def _ids(
     order: str,
     reach: int,
 ) -> tuple[str, list[UUID | str | int]]:
-    """The ids that the filters mean, in the list's order or backwards, and the parameters of that."""
+    """Return the ids that the filters mean, in the list's order or backwards, and the parameters of that."""
     by = f"created_at {order}, id {order}"
     if type is None:
         only = "" if status is None else " AND status = %s"

@@ -57,7 +57,7 @@ class _StructureBroken(Exception):
 
 
 def format_of(name: str, explicit_form: str | None) -> str:
-    """`csv` or `jsonl`: what was stated, or what the file's name ends in. FileUnusable when neither says."""
+    """Return `csv` or `jsonl`: the explicit form, else what the file's name ends in. Raises FileUnusable if neither says."""
     if explicit_form is not None:
         return explicit_form
     for ending, form in ((".csv", CSV), (".jsonl", JSONL), (".ndjson", JSONL)):

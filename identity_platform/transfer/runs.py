@@ -93,7 +93,7 @@ class Batch:
 
 
 def begin(runs: "models.QuerySet[Run]", owner: dict[str, object], *, digest: str, options: Options) -> Run:
-    """The run of this file: a new one, or the interrupted one, held by us from now on. Call it in a transaction.
+    """Return the run of this file: a new one, or the interrupted one, ours from now on. Call it in a transaction.
 
     `runs` are those of one tenant, `owner` the columns that say so. Raises ImportRunning, NothingToResume.
     """

@@ -18,7 +18,7 @@ _QUIET_SECONDS = 600
 
 @contextmanager
 def temporary_folder(parent: Path | None = None) -> Iterator[Path]:
-    """A folder in `parent` (else where temporary files go) that only its owner can enter, removed at the end.
+    """Yield a folder in `parent` (else where temporary files go) that only its owner can enter, removed at the end.
 
     Those that killed jobs have left beside it ten minutes ago or earlier are removed first: nothing else would, and a
     tenant's dump would lie there for good. Raises OSError.

@@ -86,7 +86,7 @@ def _platform(variable: str) -> Default:
 
 
 def _hosted(variable: str, page: str) -> Default:
-    """The operator's page for end users of all tenants if there is one, else the hosted page of the tenant."""
+    """Return the operator's page for end users of all tenants if there is one, else the hosted page of the tenant."""
 
     def address(_settings: Mapping[str, object], _name: str, location: Place) -> object:
         # Without a tenant, in the API document, there is no address.
