@@ -17,13 +17,13 @@ from identity_platform.folders import make_folder
 from identity_platform.postgresql.row_errors import first_or
 from tenants.addresses import former_slugs
 from tenants.errors import SlugTaken, UnknownTenant, UpgradeFailed
+from tenants.job_steps import observed_by
 from tenants.jobs import fleet
 from tenants.jobs.moves import Plan, move_tenant, plan_move
 from tenants.jobs.relocation import back_up_tenant, clear_up, has_copy, restore_tenant, try_backup
 from tenants.lifecycle import provisioning
 from tenants.models import Tenant
 from tenants.states import State
-from tenants.steps import observed_by
 from userflow.passwords.actions import ask_for_admin_reset
 from userflow.tenants.actions import generated_password, open_tenant, remove_tenant
 

@@ -38,7 +38,7 @@ def page_of_members(members: Members, *, holder: UUID, page: int, limit: int, cu
     list_key = orjson.dumps([members.model._meta.label, current_tenant().tenant_id, holder])
     start, total = offset(page, limit), None
     if cursor is not None:
-        after = read_cursor(cursor, key=keys.platform_key(), asked=list_key)
+        after = read_cursor(cursor, key=keys.platform_key(), list_id=list_key)
         page = after.page
         rows = _read(_behind(members, after).order_by(*_NEWEST)[: limit + 1])
     elif start < _FAR:
@@ -52,7 +52,7 @@ def page_of_members(members: Members, *, holder: UUID, page: int, limit: int, cu
     if len(rows) > limit:
         last = rows[limit - 1]
         position = Position(last["created_at"], UUID(int=last["pk"]), page + 1)
-        following = write_cursor(position, key=keys.platform_key(), asked=list_key)
+        following = write_cursor(position, key=keys.platform_key(), list_id=list_key)
     shown = [
         {
             "id": row["user_id"],

@@ -203,7 +203,7 @@ def list_end_users(
     """
     all_filters = filters
     list_key = orjson.dumps(["end users", tenant_id, sorted(all_filters.items())])
-    position = read_cursor(cursor, key=keys.platform_key(), asked=list_key) if cursor is not None else None
+    position = read_cursor(cursor, key=keys.platform_key(), list_id=list_key) if cursor is not None else None
     filters = dict(filters)
     project = filters.pop("project_id", None)
     if project is not None:
@@ -221,7 +221,7 @@ def list_end_users(
             )
     following = None
     if part.last is not None:
-        following = write_cursor(Position(*part.last, page + 1), key=keys.platform_key(), asked=list_key)
+        following = write_cursor(Position(*part.last, page + 1), key=keys.platform_key(), list_id=list_key)
     return Page(part.rows, page, limit, part.total, following)
 
 

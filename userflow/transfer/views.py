@@ -58,7 +58,7 @@ class ImportViewSet(ApiViewSet):
             content=fields.get("content", ""),
             form=fields["format"],
         )
-        faults = [{"line": fault.line, "field": fault.field, "reason": fault.reason} for fault in report.kept]
+        faults = [{"line": fault.line, "field": fault.field, "reason": fault.reason} for fault in report.first_faults]
         answer = {"dry_run": options.dry_run, "rows": tally.rows, **tally.counts(), "report": faults}
         return Response(answer, headers=NO_STORE)
 

@@ -55,7 +55,7 @@ class Command(terminal.OperatorCommand):
             )
             # Its threads, this one, and those that send mails and renew leases.
             own_connections = servers.global_connections(max(1, threads) + MAIL_THREADS + 1)
-            LEASES.start(own=own_connections, command="deliver_events")
+            LEASES.start(global_connections=own_connections, command="deliver_events")
             self.stdout.write("Ready.")
             self.stdout.flush()
             sender = threading.Thread(target=mails.run, name="mail deliverer")
