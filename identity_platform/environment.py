@@ -49,8 +49,8 @@ def text(name: str, default: str | None = None) -> str | None:
 
 def translated_languages(*folders: Path) -> list[tuple[str, str]]:
     """Return the languages with a compiled gettext catalogue in one of the folders, with their names."""
-    found = (path for folder in folders for path in folder.glob("*/LC_MESSAGES/django.mo"))
-    codes = sorted({to_language(path.parts[-3]) for path in found})
+    catalogs = (path for folder in folders for path in folder.glob("*/LC_MESSAGES/django.mo"))
+    codes = sorted({to_language(path.parts[-3]) for path in catalogs})
     return [(code, LANG_INFO.get(code, {}).get("name_local", code)) for code in codes if code != "en"]
 
 
@@ -84,10 +84,10 @@ def string_list(name: str, default: list[str]) -> list[str]:
 
 def choices(name: str, allowed: Sequence[str]) -> list[str]:
     """Return a comma-separated list of some of the allowed words."""
-    found = string_list(name, [])
-    if unknown := [word for word in found if word not in allowed]:
+    words = string_list(name, [])
+    if unknown := [word for word in words if word not in allowed]:
         raise ImproperlyConfigured(f"{name} must list some of {', '.join(allowed)}, not {unknown[0]!r}.")
-    return found
+    return words
 
 
 def choice(name: str, allowed: Sequence[str]) -> str:
@@ -121,26 +121,26 @@ def networks(name: str, default: list[str]) -> list[IPv4Network | IPv6Network]:
 
 def name_servers(name: str) -> list[tuple[str, int]]:
     """Return a comma-separated list of DNS servers, `address` or `address:port` (IPv6 with a port: `[address]:port`)."""
-    found = []
+    servers = []
     for part in string_list(name, []):
         try:
             if part.startswith("[") or part.count(":") == 1:
                 parts = urlsplit(f"//{part}")
-                found.append((str(ip_address(str(parts.hostname))), parts.port or 53))
+                servers.append((str(ip_address(str(parts.hostname))), parts.port or 53))
             else:
-                found.append((str(ip_address(part)), 53))
+                servers.append((str(ip_address(part)), 53))
         except ValueError as problem:
             raise ImproperlyConfigured(f"{name} must list addresses such as 10.0.0.2:53: {problem}") from problem
-    return found
+    return servers
 
 
 def origins(name: str, default: Sequence[str] = ()) -> list[str]:
     """Return a comma-separated list of origins of web pages (RFC 6454 section 6.2) and of Android apps."""
-    found = string_list(name, list(default))
-    for origin in found:
+    listed_origins = string_list(name, list(default))
+    for origin in listed_origins:
         if _ORIGIN.fullmatch(origin) is None:
             raise ImproperlyConfigured(f"{name} must list origins such as https://id.example.org, not {origin!r}.")
-    return found
+    return listed_origins
 
 
 def http_url(name: str) -> str | None:
@@ -325,7 +325,7 @@ def expiry_of(security: str, name: str) -> datetime:
 
 def directory_clouds(name: str) -> dict[str, tuple[str, str]]:
     """Return further clouds of Entra ID: `name=https://login.example https://graph.example`, comma-separated."""
-    found: dict[str, tuple[str, str]] = {}
+    clouds: dict[str, tuple[str, str]] = {}
     for part in string_list(name, []):
         cloud, _, urls_text = part.partition("=")
         urls = [urlsplit(url) for url in urls_text.split()]
@@ -337,5 +337,5 @@ def directory_clouds(name: str) -> dict[str, tuple[str, str]]:
             raise ImproperlyConfigured(
                 f"{name} must be like mine=https://login.example https://graph.example, not {part!r}."
             )
-        found[cloud] = (urls_text.split()[0].rstrip("/"), urls_text.split()[1].rstrip("/"))
-    return found
+        clouds[cloud] = (urls_text.split()[0].rstrip("/"), urls_text.split()[1].rstrip("/"))
+    return clouds

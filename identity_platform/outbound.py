@@ -146,15 +146,15 @@ def _looked_up(host: str, port: int) -> list[str]:
 
 def _addresses(host: str, port: int, reach: Reach, *, plain: bool) -> list[tuple[str, int]]:
     """Resolve a name and check its addresses. One forbidden address rejects the name: legitimate names have none."""
-    asked: Future[list[str]] = _resolvers.submit(_looked_up, host.strip("[]"), port)
+    lookup: Future[list[str]] = _resolvers.submit(_looked_up, host.strip("[]"), port)
     try:
-        found = asked.result(RESOLVE_SECONDS)
+        resolved = lookup.result(RESOLVE_SECONDS)
     except NotInTime:
-        asked.cancel()
+        lookup.cancel()
         raise NotResolved("The name of the host could not be resolved in time.") from None
     except (OSError, UnicodeError):
         raise NotResolved("The name of the host cannot be resolved: check its spelling.") from None
-    addresses = list(dict.fromkeys(found))
+    addresses = list(dict.fromkeys(resolved))
     for text in addresses:
         # A scope (`fe80::1%eth0`) is link-local in any case.
         reach.check(ipaddress.ip_address(text.partition("%")[0]), plain=plain)
@@ -187,17 +187,17 @@ def connect(host: str, port: int, reach: Reach, *, seconds: float) -> socket.soc
 def _connected(
     places: list[tuple[str, int]], seconds: float, *, ended: Callable[[], bool] = lambda: False
 ) -> socket.socket:
-    """A connection to the first of the places that answers; all tries together take at most `seconds`. Raises OSError."""
+    """Connect to the first of the places that answers; all tries together take at most `seconds`. Raises OSError."""
     places = places[:MOST_ADDRESSES]
     until = time.monotonic() + seconds
     last: OSError = ConnectionRefusedError()
-    for tried, place in enumerate(places):
+    for tried, address in enumerate(places):
         rest = until - time.monotonic()
         if rest <= 0 or ended():
             raise TimeoutError from last
         try:
             # A share of the rest for each: one address that swallows everything leaves time for the next.
-            return socket.create_connection(place, rest / (len(places) - tried))
+            return socket.create_connection(address, rest / (len(places) - tried))
         except OSError as problem:
             last = problem
     raise last
@@ -291,9 +291,9 @@ class _Adapter(TrustingAdapter):
 
     def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **options: object) -> None:
         super().init_poolmanager(connections, maxsize, block, **options)
-        own = {"reach": self._reach, "watch": self._watch}
-        plain = type("PlainConnection", (_Guarded, HTTPConnection), {**own, "plain": True})
-        secure = type("SecureConnection", (_Guarded, HTTPSConnection), {**own, "plain": False})
+        guard_options = {"reach": self._reach, "watch": self._watch}
+        plain = type("PlainConnection", (_Guarded, HTTPConnection), {**guard_options, "plain": True})
+        secure = type("SecureConnection", (_Guarded, HTTPSConnection), {**guard_options, "plain": False})
         self.poolmanager.pool_classes_by_scheme = {
             "http": type("PlainPool", (HTTPConnectionPool,), {"ConnectionCls": plain}),
             "https": type("SecurePool", (HTTPSConnectionPool,), {"ConnectionCls": secure}),
@@ -404,9 +404,9 @@ def _exchange(
         raise requests.ConnectionError(type(problem).__name__) from problem
 
 
-def retry_after_seconds(stated: str | None) -> float | None:
+def retry_after_seconds(header: str | None) -> float | None:
     """Return the seconds of a Retry-After header (RFC 9110 section 10.2.3), or None without a valid one."""
     try:
-        return None if stated is None else float(min(Retry().parse_retry_after(stated), 999_999_999))
+        return None if header is None else float(min(Retry().parse_retry_after(header), 999_999_999))
     except (InvalidHeader, ValueError, OverflowError):
         return None

@@ -24,14 +24,14 @@ def place_of(address: str) -> str:
         return ""
     file = Path(settings.GEOIP_DATABASE)
     try:
-        found = _opened(file, file.stat().st_mtime_ns).get(address)
+        record = _opened(file, file.stat().st_mtime_ns).get(address)
     except ValueError:
         # Not an address, or one of IPv6 and the file knows IPv4 only.
         return ""
     except (OSError, maxminddb.InvalidDatabaseError):
         logger.exception("GEOIP_DATABASE cannot be read as a file of cities in MaxMind's format.")
         return ""
-    return ", ".join(filter(None, (_name(found, "city"), _name(found, "country"))))
+    return ", ".join(filter(None, (_name(record, "city"), _name(record, "country"))))
 
 
 @lru_cache(maxsize=1)

@@ -149,9 +149,11 @@ class Backlog:
 
 def backlogs() -> list[Backlog]:
     """Return the backlog of each queue that has one, in one statement."""
-    found = ProcrastinateJob.objects.filter(status__in=["todo", "doing"]).values("queue_name").order_by("queue_name")
+    unfinished = (
+        ProcrastinateJob.objects.filter(status__in=["todo", "doing"]).values("queue_name").order_by("queue_name")
+    )
     due = Q(status="todo") & (Q(scheduled_at=None) | Q(scheduled_at__lte=Now()))
-    rows = found.annotate(
+    rows = unfinished.annotate(
         waiting=Count("id", filter=due),
         running=Count("id", filter=Q(status="doing")),
     )

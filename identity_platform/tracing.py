@@ -94,44 +94,46 @@ class Traced:
             {name: request.headers[name] for name in ("traceparent", "tracestate") if name in request.headers}
         )
         method = metrics.method_of(request)
-        with _span(_tracer, method, context=caller, kind=SpanKind.SERVER) as own, _statements():
-            trace = format_trace_id(own.get_span_context().trace_id)
+        with _span(_tracer, method, context=caller, kind=SpanKind.SERVER) as open_span, _statements():
+            trace = format_trace_id(open_span.get_span_context().trace_id)
             structlog.contextvars.bind_contextvars(trace=trace)
             response = self.get_response(request)
-            _describe(own, method, request, response)
+            _describe(open_span, method, request, response)
             return response
 
 
-def _describe(own: Span, method: str, request: HttpRequest, response: HttpResponse) -> None:
+def _describe(open_span: Span, method: str, request: HttpRequest, response: HttpResponse) -> None:
     # The names of OpenTelemetry's semantic conventions for HTTP servers.
-    own.set_attribute("http.request.method", method)
-    own.set_attribute("http.response.status_code", response.status_code)
+    open_span.set_attribute("http.request.method", method)
+    open_span.set_attribute("http.response.status_code", response.status_code)
     if match := request.resolver_match:
-        own.set_attribute("http.route", match.route)
-        own.update_name(f"{method} {match.route}")
-    own.set_attribute("identity.request_id", response.headers.get("X-Request-ID", ""))
+        open_span.set_attribute("http.route", match.route)
+        open_span.update_name(f"{method} {match.route}")
+    open_span.set_attribute("identity.request_id", response.headers.get("X-Request-ID", ""))
     if tenant_id := current_origin().tenant_id:
-        own.set_attribute("identity.tenant", str(tenant_id))
+        open_span.set_attribute("identity.tenant", str(tenant_id))
     if response.status_code >= 500:
-        _mark_failed(own, str(response.status_code))
+        _mark_failed(open_span, str(response.status_code))
 
 
 @contextmanager
 def _span(tracer: Tracer, name: str, **options: Any) -> Iterator[Span]:
     """Run what is inside in a span. Of an error it keeps the class and not the text."""
-    with tracer.start_as_current_span(name, record_exception=False, set_status_on_exception=False, **options) as own:
+    with tracer.start_as_current_span(
+        name, record_exception=False, set_status_on_exception=False, **options
+    ) as open_span:
         try:
-            yield own
+            yield open_span
         except Exception as problem:
-            _mark_failed(own, type(problem).__qualname__)
+            _mark_failed(open_span, type(problem).__qualname__)
             raise
 
 
-def _mark_failed(own: Span, kind: str) -> None:
+def _mark_failed(open_span: Span, kind: str) -> None:
     from opentelemetry.trace import StatusCode
 
-    own.set_status(StatusCode.ERROR)
-    own.set_attribute("error.type", kind)
+    open_span.set_status(StatusCode.ERROR)
+    open_span.set_attribute("error.type", kind)
 
 
 @contextmanager
@@ -148,7 +150,7 @@ def _run_statement(
     from opentelemetry.trace import SpanKind
 
     assert _tracer is not None  # the wrapper is installed inside a span
-    server, tenant_id = context["connection"].named()
+    server, tenant_id = context["connection"].server_and_tenant()
     attributes = {"db.system.name": "postgresql", "identity.server": server or ""}
     if tenant_id is not None:
         attributes["identity.tenant"] = str(tenant_id)

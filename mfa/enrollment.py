@@ -47,7 +47,7 @@ class Proof:
     # Consumed for this kind when the factor is confirmed.
     ticket: Ticket | None = None
     # The user's own session, which must still be valid when the factor is confirmed.
-    own: Principal | None = None
+    principal: Principal | None = None
     # The row of the action table that the request of that session has proven, see `factors.prove_enrollment`.
     proven: Action | None = None
     # The registration answers tokens (general finishRegistration).
@@ -72,57 +72,60 @@ def enrollment_proof(*, realm: Realm, user: Account, caller: Caller, kind: Kind,
     be stored or sent.
     """
     mode = effective(settings_of(realm, user))["enrollment_mode"]
-    own = caller.principal
-    if own is not None and not is_this_user(realm, user, own):
+    principal = caller.principal
+    if principal is not None and not is_this_user(realm, user, principal):
         raise TokenOfAnotherUser
     ticket = _valid_ticket(realm, user, caller.ticket) if caller.ticket is not None else None
-    if own is not None:
+    if principal is not None:
         # Sent beside the token, the ticket of a sign-in is the proof in the request.
         beside = ticket if ticket is not None and ticket.purpose == tickets.ENROLLMENT else None
-        proof = Proof(kind, "bearer", ticket=beside, own=own, signs_in=signs_in)
-        _check_session(user, own, kind)
+        factor_proof = Proof(kind, "bearer", ticket=beside, principal=principal, signs_in=signs_in)
+        _check_session(user, principal, kind)
     elif ticket is not None:
         level: ProofLevel = "pass" if ticket.purpose == tickets.PASS else "ticket"
-        proof = Proof(kind, level, ticket=ticket, signs_in=signs_in)
+        factor_proof = Proof(kind, level, ticket=ticket, signs_in=signs_in)
         if (mode == "bearer" and level == "ticket") or (signs_in and level == "pass") or not ticket.may_add(kind):
             raise NoProof
         if kind in user.mfa_methods:
             raise NoProof
     else:
-        proof = Proof(kind, "window", signs_in=signs_in)
+        factor_proof = Proof(kind, "window", signs_in=signs_in)
         if mode != "window" or not _window_allows(realm, user, signs_in=signs_in):
             raise NoProof
     if address_is_missing(realm, user):
         raise EmailNotVerified
     if signs_in and user.mfa_methods:
         raise NotFirstFactor
-    return proof
+    return factor_proof
 
 
-def check_again(realm: Realm, locked: Account, proof: Proof) -> None:
+def check_again(realm: Realm, locked: Account, factor_proof: Proof) -> None:
     """Check the proof against the user's locked row and consume it for its kind.
 
     Of parallel confirmations by ticket, window and session, one enrolls the first factor; the others no longer hold.
     Raises as `enrollment_proof`.
     """
-    if proof.own is not None:
+    if factor_proof.principal is not None:
         try:
-            require_active_session(realm, proof.own)
+            require_active_session(realm, factor_proof.principal)
         except NotSignedIn as ended:
             raise NoProof from ended
-        action = _check_session(locked, proof.own, proof.kind)
-        if proof.proven in (None, *ENROLLING) and proof.proven is not action:  # a factor was enrolled or removed since
+        action = _check_session(locked, factor_proof.principal, factor_proof.kind)
+        # A factor was enrolled or removed since.
+        if factor_proof.proven in (None, *ENROLLING) and factor_proof.proven is not action:
             raise proof_missing()
-    if proof.ticket is not None and (proof.own is None or proof.proven is Action.FIRST_FACTOR):
+    if factor_proof.ticket is not None and (
+        factor_proof.principal is None or factor_proof.proven is Action.FIRST_FACTOR
+    ):
         try:
-            tickets.consume_ticket_for(realm, proof.ticket, proof.kind)
+            tickets.consume_ticket_for(realm, factor_proof.ticket, factor_proof.kind)
         except NotSignedInByTicket as ended:
             raise NoProof from ended
-        if proof.kind in locked.mfa_methods:
+        if factor_proof.kind in locked.mfa_methods:
             raise NoProof
-    elif proof.own is None and not _window_allows(realm, locked, signs_in=proof.signs_in):
+    elif factor_proof.principal is None and not _window_allows(realm, locked, signs_in=factor_proof.signs_in):
         raise NoProof
-    if proof.signs_in and locked.mfa_methods:
+    if factor_proof.signs_in and locked.mfa_methods:
         raise NotFirstFactor
 
 
@@ -133,16 +136,16 @@ def enrollment_action(methods: Collection[str], kind: str) -> Action:
     return Action.REPLACE_FACTOR if kind in methods and kind in ONE_AT_MOST else Action.ADD_FACTOR
 
 
-def _check_session(user: Account, own: Principal, kind: Kind) -> Action:
+def _check_session(user: Account, principal: Principal, kind: Kind) -> Action:
     """Require of the user's own session what the action table asks for, and return the row.
 
     The first factor may be enrolled by a session that the tenant's policy accepts for nothing else, but never by one of a
     third-party application.
     """
     action = enrollment_action(user.mfa_methods, kind)
-    require_assurance(action, own)
+    require_assurance(action, principal)
     # The first factor may be younger than what the principal says of the user.
-    if user.mfa_methods and own.acr != AAL2:
+    if user.mfa_methods and principal.acr != AAL2:
         raise InsufficientAuthentication
     return action
 

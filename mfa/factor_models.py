@@ -17,9 +17,9 @@ def remove_factors(model: type[models.Model], matches: Sequence[Match]) -> dict[
     """
     from mfa.factors import refresh_methods  # it imports the models
 
-    found = model._base_manager.filter(pk__in=[match.pk for match in matches])
-    user_ids = set(found.values_list("user_id", flat=True))
-    found.delete()
+    rows = model._base_manager.filter(pk__in=[match.pk for match in matches])
+    user_ids = set(rows.values_list("user_id", flat=True))
+    rows.delete()
     return refresh_methods(matches[0].tenant_id, user_ids)
 
 

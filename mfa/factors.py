@@ -1,6 +1,6 @@
 """Enroll, list, remove and reset factors of every kind.
 
-A confirmation runs in one `realm.atomic()`: `locked = lock_and_check(realm, user, proof)`, store the factor,
+A confirmation runs in one `realm.atomic()`: `locked = lock_and_check(realm, user, factor_proof)`, store the factor,
 `finalize(realm, locked, ...)`. The relations of `_ENROLLED` lead from a user to the factors; each model has `summary()`.
 """
 
@@ -63,7 +63,7 @@ _EVENTS: Final[Mapping[str, str]] = {
 }
 
 
-def lock_and_check(realm: Realm, user: Account, proof: Proof, *, login: Ticket | None = None) -> Account:
+def lock_and_check(realm: Realm, user: Account, factor_proof: Proof, *, login: Ticket | None = None) -> Account:
     """Lock the user's row, check the proof again and consume it for its kind; return the user as stored now.
 
     `login` is the ticket of the sign-in that the factor completes; it is consumed too, before `finalize` ends the tickets of
@@ -74,7 +74,7 @@ def lock_and_check(realm: Realm, user: Account, proof: Proof, *, login: Ticket |
     locked = realm.lock_user(user.pk)
     if locked is None:
         raise NoProof
-    check_again(realm, locked, proof)
+    check_again(realm, locked, factor_proof)
     if login is not None:
         if locked.mfa_methods:
             raise NotSignedInByTicket
@@ -101,19 +101,19 @@ def own_change(action: Action, *, realm: Realm, user: Account, kind: Kind, calle
     Call it outside a transaction, after every check that needs no proof: a code works once. Raises the errors of
     `check_own_session`, and those of `check_proof` if the action needs a proof.
     """
-    own = check_own_session(action, realm=realm, user=user, caller=caller)
-    prove_own_change(action, principal=own, proof=caller.proof)
-    return Proof(kind, "bearer", own=own, proven=action)
+    principal = check_own_session(action, realm=realm, user=user, caller=caller)
+    prove_own_change(action, principal=principal, proof=caller.proof)
+    return Proof(kind, "bearer", principal=principal, proven=action)
 
 
 def own_removal(*, realm: Realm, user: Account, kind: Kind, caller: Caller, factor_id: UUID | None = None) -> Proof:
-    """`own_change` for the removal of all factors of a kind, or of one; a removal that cannot succeed consumes no proof.
+    """Do `own_change` for the removal of all factors of a kind, or of one. A removal that cannot succeed consumes no proof.
 
     Raises LastFactor (409) as well.
     """
-    own = check_own_session(Action.REMOVE_FACTOR, realm=realm, user=user, caller=caller)
+    principal = check_own_session(Action.REMOVE_FACTOR, realm=realm, user=user, caller=caller)
     remaining = _methods_without(user, kind, factor_id)
-    _check_not_last(own, remaining=remaining)
+    _check_not_last(principal, remaining=remaining)
     # A sign-in would ask for passkeys that only another address can use.
     if not remaining and _other_passkeys(user, kind, factor_id).exists():
         raise LastFactor
@@ -162,30 +162,30 @@ def has_factor(user: Account) -> bool:
     return any(enrolled[kind].exists() for kind in _KINDS if kind in enrolled)
 
 
-def _check_not_last(own: Principal, *, remaining: list[str]) -> None:
+def _check_not_last(principal: Principal, *, remaining: list[str]) -> None:
     """Raise LastFactor (409) if no method remains and the policy in force requires one."""
-    if not remaining and own.required_acr == AAL2:
+    if not remaining and principal.required_acr == AAL2:
         raise LastFactor
 
 
-def require_proof_in_request(*, user: Account, proof: Proof, caller: Caller) -> None:
+def require_proof_in_request(*, user: Account, factor_proof: Proof, caller: Caller) -> None:
     """Raise ValidationFailed if a session enrolls a factor and the request has no proof, before anything is used up."""
-    if proof.own is not None and (proof.ticket is None or user.mfa_methods):
+    if factor_proof.principal is not None and (factor_proof.ticket is None or user.mfa_methods):
         kind_of_proof(caller.proof)
 
 
-def prove_enrollment(*, realm: Realm, user: Account, proof: Proof, caller: Caller) -> Proof:
+def prove_enrollment(*, realm: Realm, user: Account, factor_proof: Proof, caller: Caller) -> Proof:
     """Check and consume the proof in the request that a session needs to enroll a factor; return what `lock_and_check` takes.
 
     For the first factor the ticket of the sign-in, sent beside the token, stands for it. Tickets and windows need nothing
     more. Raises what `own_change` raises.
     """
-    if proof.own is None:
-        return proof
-    action = enrollment_action(user.mfa_methods, proof.kind)
-    if proof.ticket is None or action is not Action.FIRST_FACTOR:
-        own_change(action, realm=realm, user=user, kind=proof.kind, caller=caller)
-    return replace(proof, proven=action)
+    if factor_proof.principal is None:
+        return factor_proof
+    action = enrollment_action(user.mfa_methods, factor_proof.kind)
+    if factor_proof.ticket is None or action is not Action.FIRST_FACTOR:
+        own_change(action, realm=realm, user=user, kind=factor_proof.kind, caller=caller)
+    return replace(factor_proof, proven=action)
 
 
 def finalize(
@@ -194,20 +194,20 @@ def finalize(
     *,
     change: str,
     kind: str,
-    proof: Proof | Literal["admin", "first_link"],
+    factor_proof: Proof | Literal["admin", "first_link"],
     factor_id: UUID | None = None,
     **details: object,
 ) -> None:
     """Finish a change in its transaction: store `mfa_methods`, write the audit event, mail the user after the commit.
 
-    `change` is enrolled, replaced, removed, reset or regenerated. `proof` is the user's own, or names why there is none.
+    `change` is enrolled, replaced, removed, reset or regenerated. `factor_proof` is the user's own, or names why there is none.
     """
-    own = proof if isinstance(proof, Proof) else None
+    own_proof = factor_proof if isinstance(factor_proof, Proof) else None
     before = bool(user.mfa_methods)
     user.mfa_methods = methods_of(user)
     realm.users._default_manager.filter(pk=user.pk).update(mfa_methods=user.mfa_methods, updated_at=now())
-    _end_older_sessions_and_tickets(realm, user, change, own, had_factors=before)
-    level = proof.level if isinstance(proof, Proof) else proof
+    _end_older_sessions_and_tickets(realm, user, change, own_proof, had_factors=before)
+    level = factor_proof.level if isinstance(factor_proof, Proof) else factor_proof
     facts = {"kind": kind, "rung": level, **({"factor_id": str(factor_id)} if factor_id else {}), **details}
     realm.record_about(user, f"factor.{change}", facts)
     if realm is END_USERS:
@@ -217,7 +217,7 @@ def finalize(
 
 
 def _end_older_sessions_and_tickets(
-    realm: Realm, user: Account, change: str, proof: Proof | None, *, had_factors: bool
+    realm: Realm, user: Account, change: str, factor_proof: Proof | None, *, had_factors: bool
 ) -> None:
     """End the sessions, tickets and windows from before the change.
 
@@ -226,15 +226,15 @@ def _end_older_sessions_and_tickets(
     ticket that enrolled it may add one more kind) and whenever a factor goes. Raises LastFactor (409) when users remove
     the factor that the policy in force requires of them.
     """
-    own = proof.own if proof is not None else None
+    principal = factor_proof.principal if factor_proof is not None else None
     first, last = not had_factors and user.mfa_methods, had_factors and not user.mfa_methods
-    if last and own is not None:
-        _check_not_last(own, remaining=user.mfa_methods)
+    if last and principal is not None:
+        _check_not_last(principal, remaining=user.mfa_methods)
     if first or last or change == "reset":
-        keep = own.session_id if own is not None else None
+        keep = principal.session_id if principal is not None else None
         end_sessions(realm, user_id=user.pk, keep=keep, reason=f"factor_{change}")
     if first:
-        used = proof.ticket.digest if proof is not None and proof.ticket is not None else None
+        used = factor_proof.ticket.digest if factor_proof is not None and factor_proof.ticket is not None else None
         tickets.end_tickets(realm, user.pk, keep=used)
     elif change in ("removed", "reset", "replaced"):
         end_enrollment(realm, user)
@@ -325,7 +325,7 @@ def list_factors(
     """
     with realm.entered(tenant_id, purpose):
         user = first_or(realm.users._default_manager.filter(pk=user_id), UnknownUser)
-        found = [
+        summaries = [
             factor.summary()
             for method, rows in _enrolled(user).items()
             if method != BACKUP_CODE
@@ -333,7 +333,7 @@ def list_factors(
             if isinstance(factor, Factor)
         ]
         return {
-            "factors": found,
+            "factors": summaries,
             "methods": user.mfa_methods,
             "backup_codes_remaining": _enrolled(user)[BACKUP_CODE].count(),
         }
@@ -350,14 +350,14 @@ def remove_factor(*, principal: Principal, factor_id: UUID, proof: Mapping[str, 
         require_assurance(Action.REMOVE_FACTOR, principal)
         user = first_or(realm.users._default_manager.filter(pk=principal.id), UnknownFactor)
         kind = _kind_of(user, factor_id)
-        owned = own_removal(realm=realm, user=user, kind=kind, caller=caller, factor_id=factor_id)
+        factor_proof = own_removal(realm=realm, user=user, kind=kind, caller=caller, factor_id=factor_id)
         with realm.atomic():
-            locked = lock_and_check(realm, user, owned)
+            locked = lock_and_check(realm, user, factor_proof)
             if not _enrolled(locked)[kind].filter(pk=factor_id).delete()[0]:
                 raise UnknownFactor
             if kind == TOTP or not has_factor(locked):
                 _rows(locked)[BACKUP_CODE].delete()
-            finalize(realm, locked, change="removed", kind=kind, proof=owned, factor_id=factor_id)
+            finalize(realm, locked, change="removed", kind=kind, factor_proof=factor_proof, factor_id=factor_id)
     return kind
 
 
@@ -399,7 +399,7 @@ def reset_factors(
     with passes.user_for_admin(realm, tenant_id, user_id, by=by, action=Action.RESET_FACTORS) as user:
         removed = _remove_all(realm, user)
         tickets.end_tickets(realm, user.pk)
-        finalize(realm, user, change="reset", kind="all", proof="admin", reason=reason, removed=removed)
+        finalize(realm, user, change="reset", kind="all", factor_proof="admin", reason=reason, removed=removed)
         if not address_is_missing(realm, user):
             passes.create_pass(realm, user, reason=reason, deliver="mail")
     return removed
@@ -412,7 +412,7 @@ def remove_unverified_factors(*, realm: Realm, user: Account, **_: object) -> in
     """
     removed = _remove_all(realm, user)
     if any(removed.values()):
-        finalize(realm, user, change="removed", kind="all", proof="first_link", removed=removed)
+        finalize(realm, user, change="removed", kind="all", factor_proof="first_link", removed=removed)
     return sum(removed.values())
 
 

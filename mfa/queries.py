@@ -163,7 +163,7 @@ _NO_ASSERTION = StatedAssertion()
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CountedAttempt:
     """A counted attempt, and what it is compared with."""
 
     attempt: Attempt
@@ -180,7 +180,7 @@ def count_attempt(
     mfa_token: str | None,
     kind: str,
     assertion: StatedAssertion = _NO_ASSERTION,
-) -> Found | None:
+) -> CountedAttempt | None:
     """Count an attempt at a factor of this kind by the active user with this address, before the comparison.
 
     Without an address it is the caller's own user. Return None, with nothing counted, for an unknown user. Call it outside
@@ -214,7 +214,7 @@ def count_attempt(
     login = None
     if digest is not None:
         login = realm.tickets(digest=digest, user_id=user.pk, client_id=client_id, amr=orjson.loads(amr))
-    return Found(
+    return CountedAttempt(
         Attempt(user, login, budget),
         _SECRETS[realm.name].from_db(realm.alias, _SECRET, secret) if secret[0] is not None else None,
         _PASSKEYS[realm.name].from_db(realm.alias, _PASSKEY, passkey) if passkey[0] is not None else None,

@@ -25,28 +25,28 @@ def find_user(
     token or ticket the caller sends. Call it in `attempts.guess`, and `check_tenant` on the result.
     """
     if email is None:
-        own = id_in(realm, caller.principal) if caller is not None else None
-        return realm.users._default_manager.filter(pk=own, active=True).first() if own is not None else None
+        user_id = id_in(realm, caller.principal) if caller is not None else None
+        return realm.users._default_manager.filter(pk=user_id, active=True).first() if user_id is not None else None
     if realm is ADMINS:
         return _find_admin(email_key(email), caller, mfa_token)
     return realm.users._default_manager.filter(email_key=email_key(email), active=True).first()
 
 
 def _find_admin(key: str, caller: Caller | None, mfa_token: str | None) -> AdminUser | None:
-    found = list(AdminUser.objects.filter(email_key=key).order_by("created_at"))
-    named = [user for user in found if user.email_verified_at is not None] or found
-    if len(found) > 1:
-        named = _own_of(found, caller, mfa_token) or named
-    return named[0] if len(named) == 1 and named[0].active else None
+    admins = list(AdminUser.objects.filter(email_key=key).order_by("created_at"))
+    candidates = [user for user in admins if user.email_verified_at is not None] or admins
+    if len(admins) > 1:
+        candidates = _admins_of_caller(admins, caller, mfa_token) or candidates
+    return candidates[0] if len(candidates) == 1 and candidates[0].active else None
 
 
-def _own_of(found: list[AdminUser], caller: Caller | None, mfa_token: str | None) -> list[AdminUser]:
-    """Those of the users that the caller's token or, if it is of none of them, the caller's tickets belong to."""
-    own = id_in(ADMINS, caller.principal) if caller is not None else None
+def _admins_of_caller(admins: list[AdminUser], caller: Caller | None, mfa_token: str | None) -> list[AdminUser]:
+    """Return those of the users that the caller's token or, if it is of none of them, the caller's tickets belong to."""
+    user_id = id_in(ADMINS, caller.principal) if caller is not None else None
     sent = [token for token in (caller.ticket if caller is not None else None, mfa_token) if token is not None]
     digests = [hash_token(token) for token in sent]
-    held = set(ADMINS.tickets._default_manager.filter(digest__in=digests).values_list("user_id", flat=True))
-    return [user for user in found if user.pk == own] or [user for user in found if user.pk in held]
+    ticket_user_ids = set(ADMINS.tickets._default_manager.filter(digest__in=digests).values_list("user_id", flat=True))
+    return [user for user in admins if user.pk == user_id] or [user for user in admins if user.pk in ticket_user_ids]
 
 
 @attempts.guess(attempts.UNKNOWN_USER)
@@ -67,10 +67,10 @@ def is_exempt(realm: Realm, caller: Caller, email: str | None, *, mfa_token: str
     """
     if mfa_token is not None:
         return True
-    own = caller.principal
-    if own is None or own.kind == CLIENT or own.is_admin != (realm is ADMINS):
+    principal = caller.principal
+    if principal is None or principal.kind == CLIENT or principal.is_admin != (realm is ADMINS):
         return False
-    return email is None or email_key(email) == email_key(str(own.user["email"]))
+    return email is None or email_key(email) == email_key(str(principal.user["email"]))
 
 
 def check_tenant(user: Account) -> None:

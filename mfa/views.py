@@ -59,16 +59,16 @@ class FactorViewSet(ApiViewSet):
     realm: ClassVar[Realm] = END_USERS
 
     def arguments(
-        self, *, proof: bool = False, but: str = "", unknown_tenant: type[ApiError] = UnknownTenant
+        self, *, with_proof: bool = False, but: str = "", unknown_tenant: type[ApiError] = UnknownTenant
     ) -> Arguments:
         """Return the arguments of the use case: the fields of the body, the tenant (None for admin users) and the caller.
 
-        With `proof` its fields are the caller's, except `but`, which means something else there. Raises TenantMismatch (403)
-        when the token is of another tenant, ValidationFailed (400) for two different tickets, and `unknown_tenant` when an
-        operator names a tenant that does not exist.
+        With `with_proof` the fields of a proof are the caller's, except `but`, which means something else there. Raises
+        TenantMismatch (403) when the token is of another tenant, ValidationFailed (400) for two different tickets, and
+        `unknown_tenant` when an operator names a tenant that does not exist.
         """
-        asked = self.asked()
-        tenant_id, ticket = asked.setdefault("tenant_id", None), asked.pop("enrollment_ticket", None)
+        fields = self.asked()
+        tenant_id, ticket = fields.setdefault("tenant_id", None), fields.pop("enrollment_ticket", None)
         sender: object = self.request.user
         principal = sender if isinstance(sender, Principal) else None
         if principal is not None and tenant_id is not None:
@@ -82,10 +82,10 @@ class FactorViewSet(ApiViewSet):
         caller = Caller(
             principal=principal,
             ticket=ticket if header is None else header,
-            delivery=ApplicationTokens(user_agent_of(self.request), asked.pop("client_secret", None)),
-            proof=proof_in(asked, but=but) if proof else {},
+            delivery=ApplicationTokens(user_agent_of(self.request), fields.pop("client_secret", None)),
+            proof=proof_in(fields, but=but) if with_proof else {},
         )
-        return {**(without_proof(asked, but=but) if proof else asked), "caller": caller}
+        return {**(without_proof(fields, but=but) if with_proof else fields), "caller": caller}
 
 
 def for_admins(
@@ -134,9 +134,11 @@ class FactorListViewSet(ApiViewSet):
 
         Second factors and the number of unused backup codes. A client gets 403.
         """
-        who = _person_at(request)
-        found = factors.list_factors(realm=realm_of(who.kind), tenant_id=who.tenant_id, user_id=who.id)
-        return Response(found)
+        principal = _person_at(request)
+        listing = factors.list_factors(
+            realm=realm_of(principal.kind), tenant_id=principal.tenant_id, user_id=principal.id
+        )
+        return Response(listing)
 
     @endpoint(
         ProofIn,
@@ -163,8 +165,8 @@ class FactorListViewSet(ApiViewSet):
 
         An empty name restores that of its model.
         """
-        found = id_or(factor_id, UnknownFactor)
-        return Response(factors.rename_passkey(principal=_person_at(request), factor_id=found, **self.asked()))
+        passkey_id = id_or(factor_id, UnknownFactor)
+        return Response(factors.rename_passkey(principal=_person_at(request), factor_id=passkey_id, **self.asked()))
 
 
 class FactorRecoveryViewSet(ApiViewSet):
@@ -174,9 +176,9 @@ class FactorRecoveryViewSet(ApiViewSet):
     realm: ClassVar[Realm] = END_USERS
 
     def _arguments(self, request: Request) -> Arguments:
-        asked = self.asked()
-        tenant_id = tenant_at(request, asked.pop("tenant_id")) if self.realm is END_USERS else None
-        return {"realm": self.realm, "tenant_id": tenant_id, "by": principal_at(request), **asked}
+        fields = self.asked()
+        tenant_id = tenant_at(request, fields.pop("tenant_id")) if self.realm is END_USERS else None
+        return {"realm": self.realm, "tenant_id": tenant_id, "by": principal_at(request), **fields}
 
     @endpoint(
         serializers.FactorResetIn,
@@ -191,10 +193,10 @@ class FactorRecoveryViewSet(ApiViewSet):
         For a user who has lost them. The user gets an enrollment pass by mail. The caller must hold every permission
         that the user holds.
         """
-        asked = self._arguments(request)
-        removed = factors.reset_factors(**asked)
+        arguments = self._arguments(request)
+        removed = factors.reset_factors(**arguments)
         message = "All factors of the user are removed."
-        return Response({"message": message, "user_id": asked["user_id"], "removed": removed})
+        return Response({"message": message, "user_id": arguments["user_id"], "removed": removed})
 
     @endpoint(
         serializers.EnrollmentPassIn,
@@ -208,8 +210,8 @@ class FactorRecoveryViewSet(ApiViewSet):
 
         For a user without a second factor. It allows one enrollment within an hour.
         """
-        asked = self._arguments(request)
-        issued = passes.issue_enrollment_pass(deliver=asked.pop("delivery"), **asked)
+        arguments = self._arguments(request)
+        issued = passes.issue_enrollment_pass(deliver=arguments.pop("delivery"), **arguments)
         shown = {"enrollment_pass": issued.token} if issued.token else {}
         message = "Give the pass to the user: it is not shown again." if shown else "The pass is mailed to the user."
         body = {"message": message, "user_id": issued.user_id, "expires_at": issued.expires_at, **shown}

@@ -38,16 +38,16 @@ def mapped_claims(tenant: TenantContext) -> dict[str, Source]:
     A key of both fields is read from `app_metadata`, which no user can write. Stored names that are reserved by now are left
     out: the tenant's applications could take what a user writes for what the platform says.
     """
-    own = tenant.settings
+    tenant_settings = tenant.settings
     mapped = {
         name: Source(field, name)
         for field in (METADATA, APP_METADATA)
-        for name in names_in(own, f"{field}_claims")
+        for name in names_in(tenant_settings, f"{field}_claims")
         if is_issued(name)
     }
-    if own.get("external_id_claim"):
+    if tenant_settings.get("external_id_claim"):
         mapped[EXTERNAL_ID] = Source(EXTERNAL_ID, EXTERNAL_ID)
-    return mapped | profile_claims(own)
+    return mapped | profile_claims(tenant_settings)
 
 
 def mapped_claims_of(scopes: Collection[str], tenant: TenantContext) -> tuple[str, ...]:
@@ -79,10 +79,10 @@ def claims_about(
 
     Mapped ones are returned by name only. Call it inside the tenant. Only the phone costs a statement.
     """
-    wanted = {name for scope in scopes for name in CLAIMS_OF_SCOPES.get(scope, ())}
+    claim_names = {name for scope in scopes for name in CLAIMS_OF_SCOPES.get(scope, ())}
     mapped = mapped_claims(current_tenant())
-    wanted.update(name for name in (*CLAIMS, *mapped) if name in names)
-    phone = confirmed_number(user.pk) if wanted & set(CLAIMS_OF_SCOPES["phone"]) else None
+    claim_names.update(name for name in (*CLAIMS, *mapped) if name in names)
+    phone = confirmed_number(user.pk) if claim_names & set(CLAIMS_OF_SCOPES["phone"]) else None
     values: dict[str, object] = {
         **{name: _mapped_value(user, name, source) for name, source in mapped.items()},
         "name": user.name or None,
@@ -95,7 +95,7 @@ def claims_about(
         "groups": list(rights.groups),
         "roles": list(rights.roles),
     }
-    return {name: value for name, value in values.items() if name in wanted and value is not None}
+    return {name: value for name, value in values.items() if name in claim_names and value is not None}
 
 
 def _mapped_value(user: EndUser, name: str, source: Source) -> object:

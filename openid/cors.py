@@ -49,19 +49,19 @@ class TenantCrossOrigin:
             return HttpResponse(status=204, headers=_FOR_DOCUMENTS)
         tenant = tenant_at_host(request)
         if tenant is not None:
-            place = _PATH_ON_DOMAIN.fullmatch(request.path)
+            path_match = _PATH_ON_DOMAIN.fullmatch(request.path)
         else:
-            place = _PATH.fullmatch(request.path) if request.path.startswith("/t/") else None
-        if place is None:
+            path_match = _PATH.fullmatch(request.path) if request.path.startswith("/t/") else None
+        if path_match is None:
             return self.get_response(request)
         origin = request.META.get("HTTP_ORIGIN", "")
-        allowed = bool(origin) and _is_allowed(tenant.slug if tenant else place["slug"], origin)
+        allowed = bool(origin) and _is_allowed(tenant.slug if tenant else path_match["slug"], origin)
         response = HttpResponse(status=204) if preflight else self.get_response(request)
         patch_vary_headers(response, ["Origin"])
         if allowed:
             response.headers["Access-Control-Allow-Origin"] = origin
             if preflight:
-                response.headers["Access-Control-Allow-Methods"] = METHODS[place["endpoint"]]
+                response.headers["Access-Control-Allow-Methods"] = METHODS[path_match["endpoint"]]
                 response.headers["Access-Control-Allow-Headers"] = _HEADERS
                 response.headers["Access-Control-Max-Age"] = _SECONDS
             else:

@@ -40,7 +40,7 @@ class DomainCheckViewSet(ApiViewSet):
 
         For a proxy that gets certificates on demand: 200 if it has, 404 if not.
         """
-        asked = self.valid_query(DomainCheckQuery)
-        if find_host(str(asked.get("domain", "")).lower().removesuffix("."), check_budget) is None:
+        query = self.valid_query(DomainCheckQuery)
+        if find_host(str(query.get("domain", "")).lower().removesuffix("."), check_budget) is None:
             raise UnknownSignInDomain
         return Response({"status": "known"}, headers={"Cache-Control": "no-store"})

@@ -108,10 +108,10 @@ def list_services(
 
 def read_service(*, tenant_id: UUID, service_id: UUID) -> orjson.Fragment:
     """Return one service as ready JSON. Raises ServiceNotFound."""
-    found = queries.one_service(tenant_id, service_id)
-    if found is None:
+    service = queries.one_service(tenant_id, service_id)
+    if service is None:
         raise errors.ServiceNotFound
-    return found
+    return service
 
 
 def create_service(*, tenant_id: UUID, **fields: Unpack[ServiceFields]) -> Service:
@@ -178,10 +178,10 @@ def read_credentials(*, tenant_id: UUID, service_id: UUID, status: str = ACTIVE)
     and audited; the others are returned. Raises ServiceNotFound, ServiceInactive (active credentials only), DataKeyLocked.
     """
     read = partial(queries.credentials_by_status, status=status)
-    found = _read(read, tenant_id, service_id, "service_credential.read")
+    service_credentials = _read(read, tenant_id, service_id, "service_credential.read")
     if status == ACTIVE:
-        _must_be_active(found.service)
-    return found
+        _must_be_active(service_credentials.service)
+    return service_credentials
 
 
 def create_credential(
@@ -265,11 +265,11 @@ def _read_one(
 ) -> tuple[ServiceCredential, Secret | None]:
     """Return a credential and its secret, if it is active. Raises SecretBroken for a row that was altered or moved."""
     read = partial(queries.one_credential, credential_id=credential_id)
-    found = _read(read, tenant_id, service_id, action, **details)
-    if not found.credentials:
-        raise errors.SecretBroken if found.unreadable else errors.CredentialNotFound
-    [credential] = found.credentials
-    return credential, found.secrets.get(credential_id)
+    service_credentials = _read(read, tenant_id, service_id, action, **details)
+    if not service_credentials.credentials:
+        raise errors.SecretBroken if service_credentials.unreadable else errors.CredentialNotFound
+    [credential] = service_credentials.credentials
+    return credential, service_credentials.secrets.get(credential_id)
 
 
 def _read(
@@ -285,18 +285,18 @@ def _read(
     If one was rotated, revoked or deleted meanwhile, all are read again.
     """
     while True:
-        found = read(tenant_id, service_id)
-        if found is None:
+        stored = read(tenant_id, service_id)
+        if stored is None:
             raise errors.ServiceNotFound
-        service, rows = found
+        service, rows = stored
         moment = now()
         active = [row for row in rows if status_of(row, moment) == ACTIVE]
         if active:
             _must_be_active(service)
         secrets, unreadable = opened_secrets(tenant_id, active)
         opened = [row for row in active if row.pk in secrets]
-        stated = {"service_id": str(service_id), **details}
-        if not opened or queries.record_reads(tenant_id, opened, moment, action=action, details=stated):
+        audit_details = {"service_id": str(service_id), **details}
+        if not opened or queries.record_reads(tenant_id, opened, moment, action=action, details=audit_details):
             break
     for row in opened:
         row.last_read_at = moment
@@ -321,8 +321,8 @@ def status_of(credential: ServiceCredential, at: datetime) -> str:
 
 
 def _service(tenant_id: UUID, service_id: UUID, rows: QuerySet[Service] | None = None) -> Service:
-    found = Service.objects.all() if rows is None else rows
-    return first_or(found.filter(pk=service_id, tenant_id=tenant_id), errors.ServiceNotFound)
+    services = Service.objects.all() if rows is None else rows
+    return first_or(services.filter(pk=service_id, tenant_id=tenant_id), errors.ServiceNotFound)
 
 
 def _must_be_active(service: Service) -> None:

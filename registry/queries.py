@@ -132,14 +132,14 @@ def record_reads(
 def page_of_services(
     *, tenant_id: UUID, page: int, limit: int, name: str | None, type: str | None, status: str | None
 ) -> tuple[int, orjson.Fragment]:
-    """The total and the rows of one page, newest first, as ready JSON. `name` and `type` are whole values in any case."""
+    """Return the total and the rows of one page, newest first, as JSON. `name` and `type` are whole values in any case."""
     if name is not None:
         return _page_of_namesakes(tenant_id, page, limit, name, type, status)
-    kinds, asked = _kinds(tenant_id, type, status)
+    kinds, parameters = _kinds(tenant_id, type, status)
 
     def rows(part: Slice) -> Query:
         reach = part.offset + part.limit
-        ids, values = _ids(tenant_id, type, status, kinds, asked, order=part.direction, reach=reach)
+        ids, values = _ids(tenant_id, type, status, kinds, parameters, order=part.direction, reach=reach)
         sql = (
             f"SELECT coalesce(json_agg({_RECORD} ORDER BY s.created_at DESC, s.id DESC), '[]')::text"
             f" FROM ({ids} LIMIT %s OFFSET %s) p JOIN registry_service s ON s.id = p.id"
@@ -148,7 +148,7 @@ def page_of_services(
 
     count = f"SELECT coalesce(sum(k.services), 0)::bigint FROM registry_servicecount k WHERE {kinds}"
     with connection.cursor() as cursor:
-        total, text = read_page(cursor, total=Query(count, asked), rows=rows, page=page, limit=limit, far=FAR)
+        total, text = read_page(cursor, total=Query(count, parameters), rows=rows, page=page, limit=limit, far=FAR)
     return total, orjson.Fragment(text)
 
 
@@ -179,18 +179,18 @@ def _page_of_namesakes(
 
 
 def _kinds(tenant_id: UUID, type: str | None, status: str | None) -> tuple[str, list[UUID | str | int]]:
-    """Which counters the filters mean, as a condition on `k`, and its parameters."""
+    """Return which counters the filters mean, as a condition on `k`, and its parameters."""
     clauses = ["k.tenant_id = %s"]
-    asked: list[UUID | str | int] = [tenant_id]
+    parameters: list[UUID | str | int] = [tenant_id]
     if type is None:
         clauses.append("k.type = ''")
     else:
         clauses.append("k.type <> '' AND lower(k.type) = lower(%s)")
-        asked.append(type)
+        parameters.append(type)
     if status is not None:
         clauses.append("k.status = %s")
-        asked.append(status)
-    return " AND ".join(clauses), asked
+        parameters.append(status)
+    return " AND ".join(clauses), parameters
 
 
 def _ids(
@@ -198,12 +198,12 @@ def _ids(
     type: str | None,
     status: str | None,
     kinds: str,
-    asked: list[UUID | str | int],
+    parameters: list[UUID | str | int],
     *,
     order: str,
     reach: int,
 ) -> tuple[str, list[UUID | str | int]]:
-    """The ids that the filters mean, in the list's order or backwards, and the parameters of that."""
+    """Return the ids that the filters mean, in the list's order or backwards, and the parameters of that."""
     by = f"created_at {order}, id {order}"
     if type is None:
         only = "" if status is None else " AND status = %s"
@@ -214,5 +214,5 @@ def _ids(
         "SELECT n.id FROM registry_servicecount k CROSS JOIN LATERAL (SELECT id, created_at FROM registry_service"
         f" WHERE tenant_id = k.tenant_id AND type = k.type AND status = k.status ORDER BY {by} LIMIT %s) n"
         f" WHERE {kinds} ORDER BY n.created_at {order}, n.id {order}",
-        [reach, *asked],
+        [reach, *parameters],
     )

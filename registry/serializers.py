@@ -199,17 +199,22 @@ def one_secret(row: ServiceCredential, secret: models.Secret | None, at: datetim
     return fields_of(ServiceCredentialWithSecretOut, row, status=status_of(row, at), secret=secret)
 
 
-def secrets(found: ReadCredentials) -> dict[str, object]:
+def secrets(service_credentials: ReadCredentials) -> dict[str, object]:
     """Return the response to a read of a service's credentials."""
     return {
-        "service_id": found.service.pk,
-        "service_name": found.service.name,
-        "service_type": found.service.type,
-        "base_url": found.service.base_url,
+        "service_id": service_credentials.service.pk,
+        "service_name": service_credentials.service.name,
+        "service_type": service_credentials.service.type,
+        "base_url": service_credentials.service.base_url,
         "credentials": [
-            fields_of(ServiceSecretOut, row, status=status_of(row, found.at), secret=found.secrets.get(row.pk))
-            for row in found.credentials
+            fields_of(
+                ServiceSecretOut,
+                row,
+                status=status_of(row, service_credentials.at),
+                secret=service_credentials.secrets.get(row.pk),
+            )
+            for row in service_credentials.credentials
         ],
-        **({"unreadable": found.unreadable} if found.unreadable else {}),
-        "retrieved_at": found.at,
+        **({"unreadable": service_credentials.unreadable} if service_credentials.unreadable else {}),
+        "retrieved_at": service_credentials.at,
     }

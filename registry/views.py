@@ -134,8 +134,8 @@ class ServiceViewSet(RegistryViewSet):
 
         Services of the tenant, newest first, without their credentials.
         """
-        found = actions.list_services(**self.arguments())
-        return Response({"services": found.rows, "pagination": found.totals()})
+        page = actions.list_services(**self.arguments())
+        return Response({"services": page.rows, "pagination": page.totals()})
 
     @registry_endpoint(
         serializers.ServiceIn,
@@ -182,9 +182,9 @@ class ServiceViewSet(RegistryViewSet):
 
         A service with active credentials returns 409: revoke or delete them first.
         """
-        named = self.arguments()
-        actions.delete_service(**named)
-        return Response({"message": "The service was deleted.", "id": named["service_id"]})
+        arguments = self.arguments()
+        actions.delete_service(**arguments)
+        return Response({"message": "The service was deleted.", "id": arguments["service_id"]})
 
 
 class MayChangeCredentials(BasePermission):
@@ -229,8 +229,8 @@ class CredentialViewSet(RegistryViewSet):
 
         The secret is null unless the credential is active. Each returned secret is an audit event.
         """
-        found, secret = actions.read_credential(**self.arguments())
-        return Response(serializers.one_secret(found, secret, now()), headers=NO_STORE)
+        credential, secret = actions.read_credential(**self.arguments())
+        return Response(serializers.one_secret(credential, secret, now()), headers=NO_STORE)
 
     @registry_endpoint(
         serializers.ServiceCredentialIn,
@@ -269,9 +269,9 @@ class CredentialViewSet(RegistryViewSet):
 
         It cannot be restored. To keep the record, revoke the credential.
         """
-        named = self.arguments()
-        actions.delete_credential(**named)
-        return Response({"message": "The credential was deleted.", "id": named["credential_id"]})
+        arguments = self.arguments()
+        actions.delete_credential(**arguments)
+        return Response({"message": "The credential was deleted.", "id": arguments["credential_id"]})
 
 
 class DebugViewSet(RegistryViewSet):

@@ -42,4 +42,4 @@ def _lease_connections(**_: object) -> None:
     from tenants.backend.base import LEASES
     from tenants.database_servers import servers
 
-    LEASES.start(own=servers.global_connections(settings.WEB_THREADS))
+    LEASES.start(global_connections=servers.global_connections(settings.WEB_THREADS))

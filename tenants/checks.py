@@ -76,7 +76,7 @@ def budget_fits(*, databases: Sequence[str] | None = None, **_: object) -> list[
     if not databases or "default" not in databases:
         return []
     workers = settings.PLATFORM_HOSTS * settings.WEB_WORKERS
-    who = f"{workers} workers on {settings.PLATFORM_HOSTS} hosts"
+    workers_on_hosts = f"{workers} workers on {settings.PLATFORM_HOSTS} hosts"
     messages: list[CheckMessage] = []
     for name, connect in _counted_servers():
         try:
@@ -89,20 +89,21 @@ def budget_fits(*, databases: Sequence[str] | None = None, **_: object) -> list[
             continue
         fixed = servers.planned_connections() if name == servers.MAIN else 0
         # What all threads can use at once. More are kept open only while there is plenty.
-        wanted = fixed + workers * min(settings.BASE_CONNECTION_BUDGET, settings.WEB_THREADS)
-        kept = f"{settings.RESERVED_CONNECTIONS} more are reserved for commands (RESERVED_CONNECTIONS)"
+        peak = fixed + workers * min(settings.BASE_CONNECTION_BUDGET, settings.WEB_THREADS)
+        reserve_note = f"{settings.RESERVED_CONNECTIONS} more are reserved for commands (RESERVED_CONNECTIONS)"
         if fixed + workers > left:
             messages.append(
                 Error(
-                    f"{who} need at least {fixed + workers} connections to {name}, which allows {left}; {kept}.",
+                    f"{workers_on_hosts} need at least {fixed + workers} connections to {name}, "
+                    f"which allows {left}; {reserve_note}.",
                     hint="Raise max_connections, lower WEB_WORKERS or WEB_THREADS, or use PgBouncer.",
                     id="tenants.E003",
                 )
             )
-        elif wanted > left:
+        elif peak > left:
             messages.append(
                 Warning(
-                    f"{who} may use {wanted} connections to {name} at once, which allows {left}; {kept}. "
+                    f"{workers_on_hosts} may use {peak} connections to {name} at once, which allows {left}; {reserve_note}. "
                     "They share what there is; a request that finds none left gets 503.",
                     hint="Raise max_connections, lower WEB_WORKERS or WEB_THREADS, or use PgBouncer.",
                     id="tenants.W005",

@@ -54,8 +54,8 @@ def _open_invitations(moment: datetime) -> Q:
 
 
 def _end_sessions(ids: Collection[str]) -> int:
-    found = EndUserSession._default_manager.filter(client_id__in=ids)
-    return end_found(END_USERS, found, reason="client_deleted")
+    sessions = EndUserSession._default_manager.filter(client_id__in=ids)
+    return end_found(END_USERS, sessions, reason="client_deleted")
 
 
 def _delete_endpoints(ids: Collection[str]) -> int:
@@ -174,16 +174,14 @@ def _sealed(tenant_id: UUID) -> Iterator[Finding]:
         endpoint.pk
         for endpoint in WebhookEndpoint.objects.filter(client_id=None)
         if not _opens(
-            lambda found=endpoint: webhook_signing.open_secret(
-                found.secret_sealed, tenant_id=tenant_id, endpoint_id=found.pk
-            )
+            lambda row=endpoint: webhook_signing.open_secret(row.secret_sealed, tenant_id=tenant_id, endpoint_id=row.pk)
         )
     ]
     yield from sealed_finding("webhook secrets", endpoints, "Rotate the secrets of these endpoints.")
     directories = [
         config.pk
         for config in DirectoryConfig.objects.filter(tenant_id=tenant_id)
-        if not _opens(lambda found=config: configs.open_secret(found))
+        if not _opens(lambda row=config: configs.open_secret(row))
     ]
     yield from sealed_finding(
         "directory secrets", directories, "Enter the secrets of these directories again.", alias=GLOBAL_ALIAS
@@ -214,10 +212,10 @@ def _webhooks(tenant_id: UUID) -> Iterator[Finding]:
 def _directories(tenant_id: UUID) -> Iterator[Finding]:
     """Find directories that would read only changes since a time that the tenant's database has not seen."""
     restored = PlatformEvent.objects.filter(action="tenant.restored", tenant_id=tenant_id).order_by("-at").first()
-    found = DirectoryConfig.objects.filter(tenant_id=tenant_id).exclude(cursor="")
+    directories = DirectoryConfig.objects.filter(tenant_id=tenant_id).exclude(cursor="")
     if not is_cut_off(tenant_id):
-        found = found.filter(Q(read_in_full_at__lt=restored.at) if restored else Q(pk__in=[]))
-    if rows := {str(pk): 1 for pk in found.values_list("pk", flat=True)}:
+        directories = directories.filter(Q(read_in_full_at__lt=restored.at) if restored else Q(pk__in=[]))
+    if rows := {str(pk): 1 for pk in directories.values_list("pk", flat=True)}:
         yield Finding(
             "directory ahead of its users",
             rows,

@@ -40,5 +40,5 @@ def place_of(token: str) -> UUID | None:
     """Return the tenant of a token; None is the global database. Raises NotAToken."""
     if _FORM.fullmatch(token) is None:
         raise NotAToken
-    place = token.partition(".")[0]
-    return None if place == _PLATFORM else UUID(place)
+    prefix = token.partition(".")[0]
+    return None if prefix == _PLATFORM else UUID(prefix)

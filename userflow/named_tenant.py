@@ -46,21 +46,21 @@ class InTenantViewSet(ApiViewSet):
     def get_permissions(self) -> Sequence[BasePermission]:
         return [needs(f"{self.area}:{'read' if self.action in self.reads else 'write'}")()]
 
-    def tenant(self, stated: UUID | None) -> UUID | None:
+    def tenant(self, tenant_id: UUID | None) -> UUID | None:
         """Return the tenant of the call. Raises what `tenant_at` raises."""
-        return tenant_at(self.request, stated)
+        return tenant_at(self.request, tenant_id)
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of the use case: the tenant, the ids of the path, and the validated fields."""
-        asked = self.asked()
-        tenant_id = self.tenant(asked.pop("tenant_id", None))
+        fields = self.asked()
+        tenant_id = self.tenant(fields.pop("tenant_id", None))
         return {
             "tenant_id": tenant_id,
             **{name: id_or(text, self.unknown) for name, text in self.kwargs.items()},
-            **asked,
+            **fields,
         }
 
     def changes(self) -> dict[str, Any]:
         """Return the same arguments with the fields in one, `changes`."""
-        asked = self.arguments()
-        return {**{name: asked.pop(name) for name in ("tenant_id", *self.kwargs)}, "changes": asked}
+        fields = self.arguments()
+        return {**{name: fields.pop(name) for name in ("tenant_id", *self.kwargs)}, "changes": fields}

@@ -74,7 +74,7 @@ def compare_index(context: TaskContext) -> None:
         PROBLEMS.labels("index_end_users").inc()
         log.warning("end_users_not_indexed", cause=why(problem))
         return
-    if corrected := sum(outcome.found.total for outcome in outcomes):
+    if corrected := sum(outcome.difference.total for outcome in outcomes):
         log.info("index_of_end_users_corrected", entries=corrected)
     if failed := [outcome for outcome in outcomes if outcome.failure]:
         PROBLEMS.labels("index_end_users").inc()

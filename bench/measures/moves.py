@@ -18,7 +18,7 @@ from bench import world
 from bench.run import Row, Run
 from bench.servers import platform
 from identity_platform.serving import embedded
-from tenants import steps
+from tenants import job_steps
 from tenants.entering.context import in_tenant
 from tenants.jobs.moves import move_tenant
 from tenants.lifecycle.capacity import add_database_server
@@ -94,7 +94,7 @@ def measure(run: Run) -> list[Row]:
                 writer = Writer(port, f"/uflow/user/enduser/{tenant.pk}/{known.users[0]}", known.token)
                 lines: list[str] = []
                 marks.append([])
-                with _writing(writer), steps.observed_by(partial(_mark, marks[-1])):
+                with _writing(writer), job_steps.observed_by(partial(_mark, marks[-1])):
                     began = time.perf_counter()
                     move_tenant(
                         tenant_id=tenant.pk,

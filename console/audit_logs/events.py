@@ -58,8 +58,14 @@ def _mentioned(row: Context) -> list[tuple[str, object]]:
     """Return every object that the event mentions, by kind and id."""
     details = row["details"]
     assert isinstance(details, dict)
-    named = [(DETAILS[name], value) for name, value in details.items() if name in DETAILS and isinstance(value, str)]
-    return [(str(row["actor_kind"]), row["actor_id"]), (str(row["target_kind"]), row["target_id"]), *named]
+    mentioned_in_details = [
+        (DETAILS[name], value) for name, value in details.items() if name in DETAILS and isinstance(value, str)
+    ]
+    return [
+        (str(row["actor_kind"]), row["actor_id"]),
+        (str(row["target_kind"]), row["target_id"]),
+        *mentioned_in_details,
+    ]
 
 
 def _shown(row: Context, names: Names, with_tenant: bool) -> ShownEvent:
@@ -108,12 +114,12 @@ def _plain(value: object) -> Cell:
 
 def of_target(target_id: UUID, *, staff: Staff) -> Table:
     """Return the newest events of the platform's log about one object."""
-    own = staff.user.tenant_id
+    tenant_id = staff.user.tenant_id
     filters = Filters(target=str(target_id))
     rows, _more = page_of_events(
-        tenant_id=own, trail=PLATFORM, limit=SHOWN_OF_ONE, filters=filters, to_operator=staff.is_operator
+        tenant_id=tenant_id, trail=PLATFORM, limit=SHOWN_OF_ONE, filters=filters, to_operator=staff.is_operator
     )
-    names = Names(staff, IN_PLATFORM, own)
+    names = Names(staff, IN_PLATFORM, tenant_id)
     names.look_up((str(row["actor_kind"]), str(row["actor_id"])) for row in rows)
     return Table(
         title=_("Latest events"),

@@ -180,13 +180,13 @@ class Names:
 
     def __init__(self, staff: Staff, kinds: Mapping[str, Kind], open_tenant: UUID | None) -> None:
         self.staff, self.kinds, self.open_tenant = staff, kinds, open_tenant
-        self.found: dict[tuple[type[Model], str], Cell] = {}
+        self.cells: dict[tuple[type[Model], str], Cell] = {}
 
-    def look_up(self, wanted: Iterable[tuple[str, str]]) -> None:
+    def look_up(self, references: Iterable[tuple[str, str]]) -> None:
         """Read the names of these objects, given by kind and id."""
         kinds: dict[type[Model], Kind] = {}
         keys: defaultdict[type[Model], set[str]] = defaultdict(set)
-        for kind_name, key in wanted:
+        for kind_name, key in references:
             kind = self.kinds.get(kind_name)
             if key and kind is not None and self._may(kind.sees):
                 # Operators and admins of tenants are rows of one model.
@@ -201,7 +201,7 @@ class Names:
             rows = rows.filter(**{kind.tenant: self.staff.user.tenant_id})
         fields = {kind.page_of, *([kind.tenant] if kind.tenant else [])} - {"pk"}
         for row in rows.annotate(shown_as=kind.name).values("pk", "shown_as", *fields):
-            self.found[kind.model, str(row["pk"])] = Cell(row["shown_as"], link=self._link(kind, row))
+            self.cells[kind.model, str(row["pk"])] = Cell(row["shown_as"], link=self._link(kind, row))
 
     def _link(self, kind: Kind, row: Context) -> str:
         # Tenant admins open their own tenant's page without a permission.
@@ -216,18 +216,18 @@ class Names:
         """Return the name with its link, or the id of what has no name here any more."""
         if kind_name == OPERATOR and not self.staff.is_operator:
             return Cell(_("an operator"))
-        return self._named(kind_name, key) or mono(key)
+        return self._cell(kind_name, key) or mono(key)
 
     def label(self, kind_name: str, key: str) -> Text:
         """Return what comes before the name: the kind of the object."""
         kind = self.kinds.get(kind_name)
         if kind is None:
             return OTHERS.get(kind_name, kind_name)
-        return kind.of if kind.of and self._named(kind_name, key) else kind.label
+        return kind.of if kind.of and self._cell(kind_name, key) else kind.label
 
-    def _named(self, kind_name: str, key: str) -> Cell | None:
+    def _cell(self, kind_name: str, key: str) -> Cell | None:
         kind = self.kinds.get(kind_name)
-        return self.found.get((kind.model, key)) if kind else None
+        return self.cells.get((kind.model, key)) if kind else None
 
 
 def _keys_of(model: type[Model], texts: Iterable[str]) -> list[object]:

@@ -48,7 +48,7 @@ def listed(request: HttpRequest) -> HttpResponse:
 def of_tenant(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     """Show one page of the open tenant's own log, newest first."""
     form = EventSearch(data=request.GET, reader=Reader(staff_at(request), tenant))
-    filters = sorted(form.asked()) if form.is_valid() else []
+    filters = sorted(form.query_parameters()) if form.is_valid() else []
     record_for_tenant("audit.viewed", details={"console": True, "filters": filters})
     return _page(request, form, tenant_id=tenant.pk, purpose=reading_purpose(request))
 
@@ -74,11 +74,11 @@ def _page(request: HttpRequest, form: EventSearch, *, tenant_id: UUID | None, pu
             purpose=purpose,
             to_operator=staff.is_operator,
         )
-    asked = form.asked()
+    query_parameters = form.query_parameters()
     export = reverse("admin:tenant_audit_export" if tenant else "admin:audit_export")
     context = {
         "form": form,
-        "asked": asked,
+        "asked": query_parameters,
         "events": described(
             rows,
             staff=staff,
@@ -88,9 +88,9 @@ def _page(request: HttpRequest, form: EventSearch, *, tenant_id: UUID | None, pu
         ),
         "scopes": _scopes(open_tenant, in_tenant=tenant is not None),
         "tenant": tenant,
-        "older": f"?{urlencode({**asked, 'before': older})}" if older else "",
-        "newest": f"?{urlencode(asked)}" if "before" in request.GET else "",
-        "export": f"{export}?{urlencode(asked)}",
+        "older": f"?{urlencode({**query_parameters, 'before': older})}" if older else "",
+        "newest": f"?{urlencode(query_parameters)}" if "before" in request.GET else "",
+        "export": f"{export}?{urlencode(query_parameters)}",
         "read_at_most": READ_AT_MOST,
     }
     status = 200 if form.is_valid() else 400

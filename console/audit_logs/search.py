@@ -49,9 +49,9 @@ class Reader:
             raise ValidationError(
                 _("Searching for an admin user by name needs the permission admins:read. Enter an id instead.")
             )
-        found = filtered(admins_named(text), tenant_id=self.staff.user.tenant_id)
-        user = found.values_list("pk", flat=True).first()
-        return str(user) if user else None
+        admins = filtered(admins_named(text), tenant_id=self.staff.user.tenant_id)
+        admin_id = admins.values_list("pk", flat=True).first()
+        return str(admin_id) if admin_id else None
 
     def _end_user(self, key: str) -> str | None:
         if not self.staff.may("endusers:read"):
@@ -118,10 +118,10 @@ class EventSearch(forms.Form):
 
     def filters(self) -> Filters:
         """Return the filters of a valid form."""
-        named = {name: self.cleaned_data.get(name) or None for name in Filters.__slots__ if name != "views"}
-        return Filters(**named, views=self.cleaned_data["views"])
+        values = {name: self.cleaned_data.get(name) or None for name in Filters.__slots__ if name != "views"}
+        return Filters(**values, views=self.cleaned_data["views"])
 
-    def asked(self) -> dict[str, str]:
+    def query_parameters(self) -> dict[str, str]:
         """Return the filled filters for the path of another page."""
         return {name: str(self.data[name]) for name in self.fields if name != "before" and self.data.get(name)}
 
@@ -153,14 +153,14 @@ class PlatformSearch(EventSearch):
         text = str(self.cleaned_data["tenant"])
         if not text:
             return None
-        named = Q(pk=text) if FORM.fullmatch(text) else Q(slug=text.lower()) | Q(name=text)
-        found = list(Tenant.objects.filter(named)[:3])
-        found = [each for each in found if each.slug == text.lower()] or found
-        if not found:
+        condition = Q(pk=text) if FORM.fullmatch(text) else Q(slug=text.lower()) | Q(name=text)
+        tenants = list(Tenant.objects.filter(condition)[:3])
+        tenants = [tenant for tenant in tenants if tenant.slug == text.lower()] or tenants
+        if not tenants:
             raise ValidationError(_("No tenant has this slug, name or id."))
-        if len(found) > 1:
+        if len(tenants) > 1:
             raise ValidationError(_("Several tenants have this name. Enter the slug."))
-        return found[0]
+        return tenants[0]
 
 
 class FileForm(forms.Form):

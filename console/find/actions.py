@@ -83,9 +83,9 @@ def find_anything(*, by: Principal, words: str) -> Found:
     more = False
     for kind in searchable(by):
         most = MOST_FOUND if kind is Kind.END_USER else MOST_SHOWN
-        found = list(_SEARCHES[kind](by, words))
-        more |= len(found) > most
-        matches += found[:most]
+        matches_of_kind = list(_SEARCHES[kind](by, words))
+        more |= len(matches_of_kind) > most
+        matches += matches_of_kind[:most]
     return Found(matches, more)
 
 
@@ -100,8 +100,8 @@ def _tenants(by: Principal, words: str) -> Iterator[Match]:
 def _end_users(by: Principal, words: str) -> Iterator[Match]:
     key, user_id = key_of_spelling(words), _id(words)
     if key or user_id:
-        for found in find_end_users(by=by, email_key=key, user_id=user_id):
-            yield Match(Kind.END_USER, found.user_id, key or words, found.tenant)
+        for end_user in find_end_users(by=by, email_key=key, user_id=user_id):
+            yield Match(Kind.END_USER, end_user.user_id, key or words, end_user.tenant)
 
 
 def _admin_users(by: Principal, words: str) -> Iterator[Match]:
@@ -144,10 +144,10 @@ def _matching(rows: QuerySet[Rows], words: str, *fields: str) -> list[Rows]:
     """
     if key := _id(words):
         return list(rows.filter(pk=key))
-    found: dict[object, Rows] = {}
+    rows_by_id: dict[object, Rows] = {}
     for field in fields:
         ordered = rows.annotate(beginning=Collate(Lower(field), "C")).order_by("beginning")
         text = search_key(words) if field == "email_key" else words
         begin_so = ordered.filter(beginning__startswith=Lower(Value(text)))
-        found |= {row.pk: row for row in begin_so[: MOST_SHOWN + 1]}
-    return list(found.values())
+        rows_by_id |= {row.pk: row for row in begin_so[: MOST_SHOWN + 1]}
+    return list(rows_by_id.values())

@@ -58,12 +58,12 @@ def find(request: HttpRequest) -> HttpResponse:
     staff = staff_at(request)
     form = Words(request.POST if request.method == "POST" else None)
     words = form.cleaned_data["q"] if form.is_valid() else ""
-    found = find_anything(by=staff.principal, words=words) if words else Found([], more=False)
+    search_result = find_anything(by=staff.principal, words=words) if words else Found([], more=False)
     kinds = searchable(staff.principal)
     context: Context = {
         "q": words,
-        "results": [_result(match, request, staff) for match in found.matches],
-        "more": found.more,
+        "results": [_result(match, request, staff) for match in search_result.matches],
+        "more": search_result.more,
         "by_name": ", ".join(str(_NAMES[kind]) for kind in kinds if kind is not Kind.END_USER),
         "people": Kind.END_USER in kinds,
         "choose": staff.is_operator and staff.may("tenants:read"),

@@ -29,7 +29,7 @@ from userflow.sessions.ending import end_sessions
 from userflow.sessions.verify import SessionInactive, principal_of
 from userflow.signin.console import note_console_use
 
-# Keys of the console's session; only the sign-in (console.signin.steps) writes them.
+# Keys of the console's session; only the sign-in (console.signin.sign_in_state) writes them.
 KIND: Final = "console_kind"
 USER: Final = "console_user"
 TENANT: Final = "console_of_tenant"
@@ -89,15 +89,15 @@ def staff_at(request: HttpRequest) -> Staff:
 
 
 def _read(request: HttpRequest) -> Staff | None:
-    kept = request.session
-    if SESSION not in kept:
+    session = request.session
+    if SESSION not in session:
         return None
     try:
         staff = _standing(request)
     except (SessionInactive, TenantSuspended, UnknownTenant):
         staff = None
     if staff is None:
-        kept.flush()
+        session.flush()
         messages.warning(request, _("Your session has ended. Sign in again to continue."))
         return None
     set_actor(staff.principal.kind, str(staff.principal.id), actor_tenant_id=staff.principal.tenant_id)
@@ -105,16 +105,18 @@ def _read(request: HttpRequest) -> Staff | None:
 
 
 def _standing(request: HttpRequest) -> Staff | None:
-    kept = request.session
+    session = request.session
     moment = time.time()
     # The same statement reads the factors of the stored session and their times.
-    principal = principal_of({"kind": kept[KIND], "sub": kept[USER], "sid": kept[SESSION], "tenant_id": kept[TENANT]})
+    principal = principal_of(
+        {"kind": session[KIND], "sub": session[USER], "sid": session[SESSION], "tenant_id": session[TENANT]}
+    )
     methods = principal.user["mfa_methods"]
     if not principal.meets_policy() or (principal.required_acr == AAL2 and not methods):
         end_sessions(ADMINS, user_id=principal.id, session_id=principal.session_id, reason="factor_gone")
         return None
-    if moment - kept[SEEN] > SEEN_EVERY_SECONDS:
-        kept[SEEN] = moment
+    if moment - session[SEEN] > SEEN_EVERY_SECONDS:
+        session[SEEN] = moment
         note_console_use(principal)
     # In the order of the model. Other columns are fetched when they are accessed.
     values: Context = {

@@ -48,15 +48,15 @@ class TypedName(forms.Form):
         max_length=255, strip=True, widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"})
     )
 
-    def __init__(self, *, wanted: str, **options: Unpack[FormOptions]) -> None:
+    def __init__(self, *, confirmation_text: str, **options: Unpack[FormOptions]) -> None:
         super().__init__(**options)
-        self.wanted = wanted
-        self.fields["typed"].label = _("Type %(wanted)s to confirm") % {"wanted": wanted}
+        self.confirmation_text = confirmation_text
+        self.fields["typed"].label = _("Type %(wanted)s to confirm") % {"wanted": confirmation_text}
 
     def clean_typed(self) -> str:
         typed = str(self.cleaned_data["typed"])
-        if typed != self.wanted:
-            raise forms.ValidationError(_("This is not %(wanted)s.") % {"wanted": self.wanted})
+        if typed != self.confirmation_text:
+            raise forms.ValidationError(_("This is not %(wanted)s.") % {"wanted": self.confirmation_text})
         return typed
 
     def clean(self) -> Context:
@@ -365,7 +365,7 @@ class TypedDeleteView(DeleteView[Row]):
     form_class = TypedName
 
     def get_form_kwargs(self) -> Context:
-        return {**super().get_form_kwargs(), "wanted": getattr(self.row, self.named_by)}
+        return {**super().get_form_kwargs(), "confirmation_text": getattr(self.row, self.named_by)}
 
 
 class SecretView(ConfirmView, Generic[Row]):

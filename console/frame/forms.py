@@ -37,14 +37,14 @@ class ApiForm(forms.Form):
         return self.cleaned_data
 
     def clean(self) -> Context:
-        """What the action takes; ValidationErrors at the fields for what the API would reject."""
+        """Return what the action takes. Adds errors at the fields for what the API would reject."""
         super().clean()
         if self.errors:
             return self.cleaned_data
-        asked = self.serializer(data=self.body())
-        if asked.is_valid():
-            return dict(asked.validated_data)
-        for name, problems in asked.errors.items():
+        serializer = self.serializer(data=self.body())
+        if serializer.is_valid():
+            return dict(serializer.validated_data)
+        for name, problems in serializer.errors.items():
             self.add_error(name if name in self.fields else None, _sentences(problems))
         return self.cleaned_data
 

@@ -102,8 +102,11 @@ KINDS: Final = {
 
 def grants(names: Iterable[str]) -> list[str]:
     """Return what these scopes and audiences stand for, those with words first."""
-    held = set(names)
-    return [*(str(text) for name, text in GRANTS.items() if name in held), *sorted(held - GRANTS.keys())]
+    granted_names = set(names)
+    return [
+        *(str(text) for name, text in GRANTS.items() if name in granted_names),
+        *sorted(granted_names - GRANTS.keys()),
+    ]
 
 
 def methods(amr: Iterable[str]) -> str:

@@ -190,12 +190,12 @@ class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no type
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Model]:
         rows: QuerySet[Model] = super().get_queryset(request)
-        own = staff_at(request).user.tenant_id
-        if own is not None and self.operators_only:
+        tenant_id = staff_at(request).user.tenant_id
+        if tenant_id is not None and self.operators_only:
             return rows.none()
-        if own is not None:
+        if tenant_id is not None:
             assert self.of_tenant is not None, f"{type(self).__name__} must say of_tenant or operators_only"
-            rows = rows.filter(**{self.of_tenant: own})
+            rows = rows.filter(**{self.of_tenant: tenant_id})
         return rows
 
 

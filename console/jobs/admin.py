@@ -70,10 +70,10 @@ def show(request: HttpRequest, job_id: UUID, template: str = "console/tenants/jo
 
 def _tenant_of(request: HttpRequest, job: Job) -> Tenant | None:
     """Return the tenant that the job and its page act on, None if there is none any more."""
-    named = (
+    tenants = (
         Tenant.objects.select_related("database").filter(pk=job.tenant_id) if job.tenant_id else Tenant.objects.none()
     )
-    tenant = named.exclude(database__status=State.DELETED).first()
+    tenant = tenants.exclude(database__status=State.DELETED).first()
     if tenant is not None:
         act_on(request, tenant)
     return tenant
@@ -116,7 +116,7 @@ class RunAgain(RowView[Job]):
             )
 
     def get_form_kwargs(self) -> Context:
-        return {**super().get_form_kwargs(), **({"wanted": self.typed} if self.typed else {})}
+        return {**super().get_form_kwargs(), **({"confirmation_text": self.typed} if self.typed else {})}
 
     def row_name(self) -> str:
         return name_of(self.row)

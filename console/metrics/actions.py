@@ -106,19 +106,19 @@ def collect_figures(
 
 def _todo(only: Sequence[str], older_than: float) -> list[tuple[UUID, str]]:
     """Return the tenants to collect, longest waiting first, in one statement."""
-    found = TenantDatabase.objects.filter(status__in=COLLECTED_STATES)
+    databases = TenantDatabase.objects.filter(status__in=COLLECTED_STATES)
     if only:
-        found = found.filter(tenant__slug__in=only)
-        if missing := set(only) - set(found.values_list("tenant__slug", flat=True)):
+        databases = databases.filter(tenant__slug__in=only)
+        if missing := set(only) - set(databases.values_list("tenant__slug", flat=True)):
             raise UnknownTenant(
                 f"No tenant with a readable database has this slug: {', '.join(sorted(missing))}. "
                 "`list_tenants` shows them all with their state."
             )
     if older_than:
         due = now() - timedelta(seconds=older_than)
-        found = found.filter(Q(tenant__figures__checked_at=None) | Q(tenant__figures__checked_at__lt=due))
+        databases = databases.filter(Q(tenant__figures__checked_at=None) | Q(tenant__figures__checked_at__lt=due))
     waited = F("tenant__figures__checked_at").asc(nulls_first=True)
-    return list(found.order_by(waited, "pk").values_list("pk", "tenant__slug"))
+    return list(databases.order_by(waited, "pk").values_list("pk", "tenant__slug"))
 
 
 def _changed(todo: list[tuple[UUID, str]], visits: Visits) -> list[tuple[UUID, str]]:
@@ -152,10 +152,10 @@ def _collect(tenant_id: UUID, slug: str, settled: int) -> tuple[Outcome, date | 
     try:
         known, _ = TenantFigures.objects.get_or_create(tenant_id=tenant_id)
         # A long trail is counted in pieces, each of which is saved at once.
-        for found in _collected(known, settled):
-            first = min([*map(date.fromisoformat, found.by_day()), *([first] if first else [])], default=None)
-            _keep(known, found)
-            has_pending = bool(found.pending_mails or found.pending_messages)
+        for collected in _collected(known, settled):
+            first = min([*map(date.fromisoformat, collected.by_day()), *([first] if first else [])], default=None)
+            _keep(known, collected)
+            has_pending = bool(collected.pending_mails or collected.pending_messages)
     except Exception as problem:
         # A failure of one tenant must not stop the others.
         failure = why(problem)
@@ -204,9 +204,9 @@ def _unusual_rejections(tenant_id: UUID) -> int:
     """Return the rejected sign-ins of the worse of the last two days if there were unusually many, else 0."""
     yesterday = now().date() - timedelta(days=1)
     compared = TenantDay.objects.filter(tenant_id=tenant_id, day__gte=yesterday - timedelta(days=USUAL_DAYS))
-    found = list(compared.values_list("day", "failures"))
-    worst = max((failures for day, failures in found if day >= yesterday), default=0)
-    usual = sum(failures for day, failures in found if day < yesterday) / USUAL_DAYS
+    failures_by_day = list(compared.values_list("day", "failures"))
+    worst = max((failures for day, failures in failures_by_day if day >= yesterday), default=0)
+    usual = sum(failures for day, failures in failures_by_day if day < yesterday) / USUAL_DAYS
     return worst if worst >= MANY_REJECTIONS and worst > UNUSUAL_TIMES * usual else 0
 
 

@@ -58,22 +58,22 @@ class Scope:
 
     @cached_property
     def figures(self) -> dict[str, int]:
-        """The sums of the tenants that the last collection has marked."""
+        """Return the sums of the tenants that the last collection has marked."""
         marked = TenantFigures.objects.filter(needs_attention=True)
         if self.tenant_id is not None:
             marked = marked.filter(pk=self.tenant_id)
-        found = marked.aggregate(
+        sums = marked.aggregate(
             failing_endpoints=Sum("failing_endpoints", default=0),
             overdue_endpoints=Sum("overdue_endpoints", default=0),
             rejected_sign_ins=Sum("rejected_sign_ins", default=0),
         )
-        return {name: int(number) for name, number in found.items()}
+        return {name: int(number) for name, number in sums.items()}
 
     @cached_property
     def servers(self) -> list[DatabaseServer]:
         spare = WarmDatabase.objects.filter(server=OuterRef("pk"), ready=True, schema_version=schema_version())
-        found = DatabaseServer.objects.select_related("health").defer("url_sealed", "admin_url_sealed")
-        return list(found.annotate(has_spare=Exists(spare)))
+        rows = DatabaseServer.objects.select_related("health").defer("url_sealed", "admin_url_sealed")
+        return list(rows.annotate(has_spare=Exists(spare)))
 
     @cached_property
     def backup(self) -> PlatformEvent | None:
@@ -175,21 +175,21 @@ def _tenants_having(rows: "QuerySet[Row]") -> Q:
 class Check:
     """A kind of problem.
 
-    `platform` is the page that lists it for operators, who also need tenants:read, and `own` the one for admins of a tenant;
-    empty if they do not see it. Both are names of pages, with a query.
+    `platform` is the page that lists it for operators, who also need tenants:read, and `tenant_page` the one for admins of a
+    tenant; empty if they do not see it. Both are names of pages, with a query.
     """
 
     title: Text
     count: Callable[[Scope], int]
     permission: str = "tenants:read"
     platform: str
-    own: str = ""
+    tenant_page: str = ""
     # The condition of the tenants with the problem, for the filter of the list of tenants.
     tenants: Callable[[], Q] | None = None
 
     def link_for(self, staff: Staff) -> str:
         """Return the path of the page, or an empty string if the user may not see the problem."""
-        target, needed = (self.platform, "tenants:read") if staff.is_operator else (self.own, self.permission)
+        target, needed = (self.platform, "tenants:read") if staff.is_operator else (self.tenant_page, self.permission)
         if not target or not staff.may(needed) or not staff.may(self.permission):
             return ""
         name, _mark, query = target.partition("?")
@@ -222,7 +222,7 @@ CHECKS: Final[dict[str, Check]] = {
         count=lambda scope: scope.figures["rejected_sign_ins"],
         permission="audit:read",
         platform=f"{_TENANTS}?attention=sign_ins",
-        own="tenant_trail?action=signin.refused",
+        tenant_page="tenant_trail?action=signin.refused",
         tenants=lambda: Q(figures__needs_attention=True, figures__rejected_sign_ins__gt=0),
     ),
     "webhooks": Check(
@@ -230,7 +230,7 @@ CHECKS: Final[dict[str, Check]] = {
         count=lambda scope: scope.figures["failing_endpoints"],
         permission="webhooks:read",
         platform=f"{_TENANTS}?attention=webhooks",
-        own="webhooks",
+        tenant_page="webhooks",
         tenants=lambda: Q(figures__needs_attention=True, figures__failing_endpoints__gt=0),
     ),
     "late_webhooks": Check(
@@ -245,7 +245,7 @@ CHECKS: Final[dict[str, Check]] = {
         count=lambda scope: scope.count(failing_directories()),
         permission="directory:read",
         platform=f"{_TENANTS}?attention=directories",
-        own="directories",
+        tenant_page="directories",
         tenants=lambda: _tenants_having(failing_directories()),
     ),
     "credentials": Check(
@@ -253,7 +253,7 @@ CHECKS: Final[dict[str, Check]] = {
         count=lambda scope: scope.count(expiring_credentials()),
         permission="services:read",
         platform=f"{_TENANTS}?attention=credentials",
-        own="registry_service_changelist?credentials=expiring",
+        tenant_page="registry_service_changelist?credentials=expiring",
         tenants=lambda: _tenants_having(expiring_credentials()),
     ),
     "domains": Check(
@@ -261,7 +261,7 @@ CHECKS: Final[dict[str, Check]] = {
         count=lambda scope: scope.count(_lost_domains()),
         permission="domains:read",
         platform=f"{_TENANTS}?attention=domains",
-        own="domains",
+        tenant_page="domains",
         tenants=lambda: _tenants_having(_lost_domains()),
     ),
     "full_servers": Check(title=_("Database servers that are nearly full"), count=_full_servers, platform="servers"),
@@ -306,5 +306,5 @@ def lines(staff: Staff) -> list[Line] | None:
     """Return the problems that the user may see, None if the user may see no kind of problem."""
     scope = Scope(staff.user.tenant_id)
     linked = [(check, link) for check in CHECKS.values() if (link := check.link_for(staff))]
-    found = [Line(check.title, count, link) for check, link in linked if (count := check.count(scope))]
-    return found if linked else None
+    problems = [Line(check.title, count, link) for check, link in linked if (count := check.count(scope))]
+    return problems if linked else None

@@ -100,18 +100,18 @@ def _days(tenant_id: UUID | None) -> QuerySet[PlatformDay] | QuerySet[TenantDay]
 
 
 def _sign_ins(tenant_id: UUID | None) -> plots.Plot:
-    found = {day: (good, bad) for day, good, bad in _days(tenant_id).values_list("day", "sign_ins", "failures")}
-    return plots.by_day(_("Sign-ins of end users"), found, good=_("Signed in"), bad=_("Rejected"))
+    counts_by_day = {day: (good, bad) for day, good, bad in _days(tenant_id).values_list("day", "sign_ins", "failures")}
+    return plots.by_day(_("Sign-ins of end users"), counts_by_day, good=_("Signed in"), bad=_("Rejected"))
 
 
 def _registry(tenant_id: UUID | None) -> plots.Plot:
     columns = ["day", "registry_calls", "registry_refused"]
-    own = [] if tenant_id else ["operator_calls", "operator_refused"]
-    found = {}
-    for day, calls, refused, *operators in _days(tenant_id).values_list(*columns, *own):
+    operator_columns = [] if tenant_id else ["operator_calls", "operator_refused"]
+    counts_by_day = {}
+    for day, calls, refused, *operators in _days(tenant_id).values_list(*columns, *operator_columns):
         every, limited = calls + sum(operators[:1]), refused + sum(operators[1:])
-        found[day] = (max(0, every - limited), limited)
-    return plots.by_day(_("Registry calls"), found, good=_("Served"), bad=_("Over the limit (429)"))
+        counts_by_day[day] = (max(0, every - limited), limited)
+    return plots.by_day(_("Registry calls"), counts_by_day, good=_("Served"), bad=_("Over the limit (429)"))
 
 
 def _adoption(tenant_id: UUID | None, active: int, protected: int) -> list[Context]:

@@ -62,8 +62,8 @@ class Plot:
             {
                 "labels": [row[0] for row in self.rows],
                 "datasets": [
-                    {"label": header, "data": [row[place] for row in self.rows], "backgroundColor": colour}
-                    for place, (header, colour) in enumerate(zip(self.headers[1:], _COLOURS, strict=True), start=1)
+                    {"label": header, "data": [row[column] for row in self.rows], "backgroundColor": colour}
+                    for column, (header, colour) in enumerate(zip(self.headers[1:], _COLOURS, strict=True), start=1)
                 ],
             }
         )
@@ -79,12 +79,12 @@ def first_day() -> date:
     return now().date() - timedelta(days=DAYS - 1)
 
 
-def by_day(title: str, found: dict[date, tuple[int, int]], *, good: str, bad: str) -> Plot:
-    """Return a plot of two counts per day. Days that are missing in `found` count as zero."""
+def by_day(title: str, counts_by_day: dict[date, tuple[int, int]], *, good: str, bad: str) -> Plot:
+    """Return a plot of two counts per day. Days that are missing in `counts_by_day` count as zero."""
     rows = []
-    for each in (first_day() + timedelta(days=number) for number in range(DAYS)):
-        counts = found.get(each, (0, 0))
-        rows.append((date_format(each, "M j"), counts[0], counts[1]))
+    for day in (first_day() + timedelta(days=number) for number in range(DAYS)):
+        counts = counts_by_day.get(day, (0, 0))
+        rows.append((date_format(day, "M j"), counts[0], counts[1]))
     summary = _("In the last %(days)s days: %(good)s %(first)s, %(bad)s %(second)s.") % {
         "good": good.lower(),
         "first": f"{sum(row[1] for row in rows):,}",

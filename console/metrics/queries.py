@@ -140,10 +140,10 @@ class Collected:
         return {day: {**self.days.get(day, {}), **joined.get(day, {})} for day in self.days | joined}
 
 
-def add_to_days(tenant_id: UUID, found: Collected) -> None:
+def add_to_days(tenant_id: UUID, collected: Collected) -> None:
     """Add a tenant's sign-ins and failures to its days, and set the new users of the days that were counted again."""
-    if days := found.by_day():
-        _run(_ADD_TO_DAYS, tenant=tenant_id, days=json.dumps(days), counted_from=found.counted_from)
+    if days := collected.by_day():
+        _run(_ADD_TO_DAYS, tenant=tenant_id, days=json.dumps(days), counted_from=collected.counted_from)
 
 
 def raise_days(day: date, calls: Mapping[str, int], refused: Mapping[str, int]) -> None:
@@ -181,5 +181,5 @@ def collect(*, last: int, settled: int, day: date) -> Collected:
         # Counting millions of users takes longer than a request's statements may.
         cursor.execute("SELECT set_config('statement_timeout', %s, true)", [f"{STATEMENT_SECONDS}s"])
         cursor.execute(_COLLECT, {"last": last, "settled": settled, "day": day, "piece": PIECE})
-        found: list[Any] = [*cast(tuple[Any, ...], cursor.fetchone()), size, check_ms, day]
-    return Collected(*found)
+        columns: list[Any] = [*cast(tuple[Any, ...], cursor.fetchone()), size, check_ms, day]
+    return Collected(*columns)

@@ -53,25 +53,29 @@ def linked(model: str, key: object, name: str) -> str:
 
 def failing(figures: QuerySet[TenantFigures]) -> Table:
     """Return the tenants whose last collection failed."""
-    found = figures.exclude(failure="").select_related("tenant").order_by("-checked_at")[:SHOWN]
+    failing_figures = figures.exclude(failure="").select_related("tenant").order_by("-checked_at")[:SHOWN]
     rows = [
         [
-            linked("tenants_tenant", each.pk, each.tenant.slug),
-            each.failure,
-            ago(each.collected_at) if each.collected_at else _("never"),
+            linked("tenants_tenant", tenant_figures.pk, tenant_figures.tenant.slug),
+            tenant_figures.failure,
+            ago(tenant_figures.collected_at) if tenant_figures.collected_at else _("never"),
         ]
-        for each in found
+        for tenant_figures in failing_figures
     ]
     return {"headers": [_("Tenant"), _("Reason"), _("Last success")], "rows": rows}
 
 
 def slowest() -> Table:
     """Return the tenants with the slowest databases."""
-    found = TenantFigures.objects.select_related("tenant").order_by("-check_ms")[:SHOWN]
+    slowest_figures = TenantFigures.objects.select_related("tenant").order_by("-check_ms")[:SHOWN]
     rows = [
-        [linked("tenants_tenant", each.pk, each.tenant.slug), f"{each.check_ms:.1f} ms", f"{each.users:,}"]
-        for each in found
-        if each.collected_at
+        [
+            linked("tenants_tenant", tenant_figures.pk, tenant_figures.tenant.slug),
+            f"{tenant_figures.check_ms:.1f} ms",
+            f"{tenant_figures.users:,}",
+        ]
+        for tenant_figures in slowest_figures
+        if tenant_figures.collected_at
     ]
     return {"headers": [_("Tenant"), _("Response time"), _("Users")], "rows": rows}
 
@@ -81,13 +85,16 @@ def recent_events(tenant_id: UUID | None, *, reader: UUID | None, shown: int = S
 
     `reader` is the tenant of the reader, None for an operator: tenant admins do not see the names of operators.
     """
-    found = PlatformEvent.objects.order_by("-id")
+    platform_events = PlatformEvent.objects.order_by("-id")
     if tenant_id is not None:
-        found = found.filter(tenant_id=tenant_id)
-    events = list(found[:shown])
+        platform_events = platform_events.filter(tenant_id=tenant_id)
+    events = list(platform_events[:shown])
     names = _actor_names(events, reader)
     headers = [_("Time"), _("Action"), _("Actor"), _("Outcome")]
-    rows = [[when(e.at), label_of(e.action), names.get(e.actor_id) or e.actor_kind, e.outcome] for e in events]
+    rows = [
+        [when(event.at), label_of(event.action), names.get(event.actor_id) or event.actor_kind, event.outcome]
+        for event in events
+    ]
     if tenant_id is None:
         slugs = _slugs(events)
         headers.insert(2, _("Tenant"))
@@ -106,16 +113,16 @@ def admin_names(ids: Collection[UUID | str], *, reader: UUID | None) -> dict[str
 
     Tenant admins do not see the names of operators.
     """
-    found = AdminUser.objects.filter(pk__in=ids) if ids else AdminUser.objects.none()
+    admins = AdminUser.objects.filter(pk__in=ids) if ids else AdminUser.objects.none()
     if reader is not None:
-        found = found.filter(tenant_id=reader)
-    return {str(key): name for key, name in found.values_list("pk", "username")}
+        admins = admins.filter(tenant_id=reader)
+    return {str(key): name for key, name in admins.values_list("pk", "username")}
 
 
 def with_actors(rows: Sequence[Mapping[str, object]], staff: Staff) -> list[Context]:
     """Return the events with the names of admin users as actors, as far as the reader may see them, in one statement."""
-    wanted = {str(row["actor_id"]) for row in rows if row["actor_kind"] in (ADMIN, OPERATOR)}
-    names = admin_names({id_or(key, UnknownUser) for key in wanted}, reader=staff.user.tenant_id)
+    admin_ids = {str(row["actor_id"]) for row in rows if row["actor_kind"] in (ADMIN, OPERATOR)}
+    names = admin_names({id_or(key, UnknownUser) for key in admin_ids}, reader=staff.user.tenant_id)
     shown = [{**row, "actor": names.get(str(row["actor_id"]), "")} for row in rows]
     return [without_operator(row, staff) for row in shown]
 
@@ -150,19 +157,19 @@ def pending_invitations(tenant_id: UUID | None) -> Table:
 
 def failed_runs(tenant_id: UUID | None) -> Table:
     """Return the recent failed runs of directories."""
-    found = DirectoryRun.objects.filter(
+    runs = DirectoryRun.objects.filter(
         state__in=(FAILED, REFUSED, INCOMPLETE, INTERRUPTED), started_at__gt=now() - LATELY
     )
     if tenant_id is not None:
-        found = found.filter(tenant_id=tenant_id)
+        runs = runs.filter(tenant_id=tenant_id)
     rows = [
         [
-            when(each.started_at),
-            linked("tenants_tenant", each.tenant_id, each.tenant.slug),
-            each.config.name,
-            each.state,
-            each.reason,
+            when(run.started_at),
+            linked("tenants_tenant", run.tenant_id, run.tenant.slug),
+            run.config.name,
+            run.state,
+            run.reason,
         ]
-        for each in found.select_related("tenant", "config").order_by("-started_at")[:SHOWN]
+        for run in runs.select_related("tenant", "config").order_by("-started_at")[:SHOWN]
     ]
     return {"headers": [_("Started"), _("Tenant"), _("Directory"), _("State"), _("Reason")], "rows": rows}

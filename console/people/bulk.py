@@ -80,7 +80,7 @@ class SelectedUsersView(TenantConfirmView):
             except OperationalError as problem:
                 # The others would wait for the database for as long.
                 reason = as_api_error(problem).text
-                self.failures += [(one.email, reason) for one in self.users[index:]]
+                self.failures += [(remaining_user.email, reason) for remaining_user in self.users[index:]]
                 break
         return self.report(len(self.users) + len(self.gone) - len(self.failures))
 

@@ -35,9 +35,9 @@ def chooser(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
         return _choose(request)
     form = Search(request.GET)
-    wanted = form.cleaned_data["q"] if form.is_valid() else ""
+    words = form.cleaned_data["q"] if form.is_valid() else ""
     proposed = request.GET.get("tenant")
-    found = _found(wanted) if wanted else []
+    tenants = _matching_tenants(words) if words else []
     recent = _recent(request)
     return render_page(
         request,
@@ -45,13 +45,13 @@ def chooser(request: HttpRequest) -> HttpResponse:
         _("Choose a tenant"),
         {
             "form": form,
-            "q": wanted,
-            "found": found[:SHOWN],
-            "more": len(found) > SHOWN,
-            "proposed": _one(proposed) if proposed else None,
+            "q": words,
+            "found": tenants[:SHOWN],
+            "more": len(tenants) > SHOWN,
+            "proposed": _openable_tenant(proposed) if proposed else None,
             "recent": recent,
             # The first visit offers tenants to choose from.
-            "newest": [] if wanted or recent else _openable().order_by("-created_at", "id")[:SHOWN],
+            "newest": [] if words or recent else _openable().order_by("-created_at", "id")[:SHOWN],
             "next": console_path(request, request.GET.get("next")),
             "chosen": chosen_tenant(request),
         },
@@ -59,11 +59,11 @@ def chooser(request: HttpRequest) -> HttpResponse:
 
 
 def _choose(request: HttpRequest) -> HttpResponse:
-    stated = request.POST.get("tenant", "")
-    if not stated:
+    tenant_id = request.POST.get("tenant", "")
+    if not tenant_id:
         choose_tenant(request, None)
         return HttpResponseRedirect(reverse("admin:choose_tenant"))
-    tenant = _one(stated)
+    tenant = _openable_tenant(tenant_id)
     choose_tenant(request, tenant.pk)
     return HttpResponseRedirect(console_path(request, request.POST.get("next")) or first_page(request))
 
@@ -79,15 +79,15 @@ def _openable() -> QuerySet[Tenant]:
     return Tenant.objects.select_related("database").exclude(database__status__in=GONE)
 
 
-def _found(wanted: str) -> list[Tenant]:
-    rows = _openable().filter(Q(slug__icontains=wanted) | Q(name__icontains=wanted)).order_by("slug")
+def _matching_tenants(words: str) -> list[Tenant]:
+    rows = _openable().filter(Q(slug__icontains=words) | Q(name__icontains=words)).order_by("slug")
     # Slugs that begin with the words come first.
-    return sorted(rows[: SHOWN + 1], key=lambda tenant: (not tenant.slug.startswith(wanted.lower()), tenant.slug))
+    return sorted(rows[: SHOWN + 1], key=lambda tenant: (not tenant.slug.startswith(words.lower()), tenant.slug))
 
 
-def _one(stated: str) -> Tenant:
+def _openable_tenant(tenant_id: str) -> Tenant:
     # A malformed id matches no tenant.
-    return get_object_or_404(_openable(), pk=uuid_or_none(stated))
+    return get_object_or_404(_openable(), pk=uuid_or_none(tenant_id))
 
 
 def _recent(request: HttpRequest) -> list[Tenant]:

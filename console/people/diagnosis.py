@@ -81,15 +81,17 @@ class Reader:
 
     def issue_pass(self) -> list[Button]:
         # The action rejects these: a factor needs an active user and, where the tenant says so, a verified address.
-        if not self.user.active or any(one.cause is Cause.ADDRESS_NOT_VERIFIED for one in self.diagnosis.findings):
+        if not self.user.active or any(
+            finding.cause is Cause.ADDRESS_NOT_VERIFIED for finding in self.diagnosis.findings
+        ):
             return []
         return self.to("issue_person_pass", _("Issue enrollment pass"), RESET_FACTORS)
 
 
 def remarks(reader: Reader) -> list[Remark]:
     """Return the causes in words, most important first; one remark says so if there is none."""
-    found = [_remark(finding, reader) for finding in reader.diagnosis.findings]
-    return found if reader.diagnosis.is_prevented else [_NOTHING, *found]
+    causes = [_remark(finding, reader) for finding in reader.diagnosis.findings]
+    return causes if reader.diagnosis.is_prevented else [_NOTHING, *causes]
 
 
 _NOTHING: Final = Remark(
@@ -173,9 +175,9 @@ def _to_tenant(reader: Reader) -> list[Button]:
 
 def rejections(diagnosis: Diagnosis) -> Iterator[Context]:
     """Yield the newest rejected sign-ins: when, why and from where."""
-    for one in diagnosis.rejections or ():
-        row = {"action": one.action, "details": one.details, "target_id": ""}
-        yield {"at": one.at, "text": sentence(row, {}), "address": one.address}
+    for rejection in diagnosis.rejections or ():
+        row = {"action": rejection.action, "details": rejection.details, "target_id": ""}
+        yield {"at": rejection.at, "text": sentence(row, {}), "address": rejection.address}
 
 
 def button_groups(reader: Reader, shown: list[Remark]) -> list[tuple[Text, list[Button]]]:

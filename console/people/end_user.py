@@ -62,21 +62,21 @@ class HeldRole:
 
 def _record(user: EndUser, *, tenant: Tenant, staff: Staff, purpose: Purpose) -> Context:
     """Return everything about a user of the entered tenant. A part that the reader may not see is None."""
-    proof = EmailProof.objects.filter(user=user).exclude(email_key=user.email_key).first()
+    email_proof = EmailProof.objects.filter(user=user).exclude(email_key=user.email_key).first()
     memberships = GroupMembership.objects.filter(user=user).select_related("group").order_by("group__name")
     roles = held_roles(user) if staff.may("roles:read") else None
     sessions = _sessions(user) if staff.may("sessions:read") else None
-    clients = _client_names([user.client_id, *(one.client_id for one in sessions or ())], tenant)
+    clients = _client_names([user.client_id, *(session.client_id for session in sessions or ())], tenant)
     events = newest_events(user) if staff.may("audit:read") or staff.may(HISTORY) else None
     return {
         "client": clients.get(user.client_id, ""),
-        "pending_email": proof.email if proof is not None else "",
+        "pending_email": email_proof.email if email_proof is not None else "",
         "source": source_of(user, tenant=tenant, staff=staff),
         "factors": _factors(user, tenant, purpose),
         "groups": list(memberships[:SHOWN_GROUPS]) if staff.may("groups:read") else None,
         "roles": roles,
         "permissions": None if roles is None else effective(roles),
-        "sessions": None if sessions is None else [_session(one, clients) for one in sessions],
+        "sessions": None if sessions is None else [_session(session, clients) for session in sessions],
         "applications": _applications(user) if staff.may("sessions:read") else None,
         "events": None if events is None else timeline(events, user=user, tenant=tenant, staff=staff),
         "language": dict(named_languages()).get(user.language, ""),
@@ -87,9 +87,11 @@ def _record(user: EndUser, *, tenant: Tenant, staff: Staff, purpose: Purpose) ->
 
 def _factors(user: EndUser, tenant: Tenant, purpose: Purpose) -> Context:
     """Return the second factors, each with its kind in words."""
-    found = factors.list_factors(realm=END_USERS, tenant_id=tenant.pk, user_id=user.pk, purpose=purpose)
-    named = [{**one, "kind": FACTOR_KINDS.get(str(one["kind"]), one["kind"])} for one in found["factors"]]
-    return {**found, "factors": named}
+    listing = factors.list_factors(realm=END_USERS, tenant_id=tenant.pk, user_id=user.pk, purpose=purpose)
+    described_factors = [
+        {**factor, "kind": FACTOR_KINDS.get(str(factor["kind"]), factor["kind"])} for factor in listing["factors"]
+    ]
+    return {**listing, "factors": described_factors}
 
 
 def _sessions(user: EndUser) -> list[EndUserSession]:
@@ -98,9 +100,9 @@ def _sessions(user: EndUser) -> list[EndUserSession]:
 
 
 def _client_names(ids: Iterable[UUID | None], tenant: Tenant) -> dict[UUID | None, str]:
-    wanted = {key for key in ids if key is not None}
-    found = Client.objects.filter(tenant_id=tenant.pk, pk__in=wanted).values_list("pk", "name")
-    return dict(found) if wanted else {}
+    client_ids = {key for key in ids if key is not None}
+    client_names = Client.objects.filter(tenant_id=tenant.pk, pk__in=client_ids).values_list("pk", "name")
+    return dict(client_names) if client_ids else {}
 
 
 def _session(session: EndUserSession, clients: dict[UUID | None, str]) -> Context:
@@ -114,22 +116,25 @@ def _session(session: EndUserSession, clients: dict[UUID | None, str]) -> Contex
 
 def _applications(user: EndUser) -> list[tuple[Connected, list[str]]]:
     """Return the connected applications, each with what it may have."""
-    found = connected_applications(user.pk)
-    return [(one, labels.grants([*one.scopes, *one.audiences, *one.claims])) for one in found]
+    applications = connected_applications(user.pk)
+    return [
+        (application, labels.grants([*application.scopes, *application.audiences, *application.claims]))
+        for application in applications
+    ]
 
 
 def held_roles(user: EndUser) -> list[HeldRole]:
     """Return the user's roles by name, each with where it comes from."""
-    held: dict[UUID, HeldRole] = {}
+    roles_by_id: dict[UUID, HeldRole] = {}
     for binding in RoleBinding.objects.filter(user=user).select_related("role"):
         role = binding.role
-        held[role.pk] = HeldRole(role.pk, role.name, role.permissions, direct=True)
+        roles_by_id[role.pk] = HeldRole(role.pk, role.name, role.permissions, direct=True)
     carried = Group.roles.through.objects.filter(group__memberships__user=user).select_related("role", "group")
-    for each in carried.order_by("group__name"):
-        role = each.role
-        known = held.setdefault(role.pk, HeldRole(role.pk, role.name, role.permissions))
-        known.groups.append(each.group.name)
-    return sorted(held.values(), key=lambda role: role.name.lower())
+    for group_role in carried.order_by("group__name"):
+        role = group_role.role
+        known = roles_by_id.setdefault(role.pk, HeldRole(role.pk, role.name, role.permissions))
+        known.groups.append(group_role.group.name)
+    return sorted(roles_by_id.values(), key=lambda role: role.name.lower())
 
 
 def effective(roles: Iterable[HeldRole]) -> list[tuple[str, list[str], bool]]:
@@ -163,14 +168,14 @@ class EndUserConfirmView(RowView[EndUser], TenantConfirmView):
 
 @tenant_page("endusers:read")
 def show(request: HttpRequest, tenant: Tenant, user_id: UUID) -> HttpResponse:
-    """Why a sign-in fails; record, groups, roles and permissions, factors, sessions and events of an end user."""
+    """Show why a sign-in fails; record, groups, roles and permissions, factors, sessions and events of an end user."""
     user = _load(request, user_id)
     staff = staff_at(request)
     record = _record(user, tenant=tenant, staff=staff, purpose=reading_purpose(request))
-    found = diagnose_sign_in(tenant_id=tenant.pk, user_id=user.pk, by=staff.principal)
+    sign_in_diagnosis = diagnose_sign_in(tenant_id=tenant.pk, user_id=user.pk, by=staff.principal)
     source = record["source"]
     by_directory = isinstance(source, Source) and source.has_deactivated
-    reader = diagnosis.Reader(user, tenant, staff, found, bool(record["pending_email"]), by_directory)
+    reader = diagnosis.Reader(user, tenant, staff, sign_in_diagnosis, bool(record["pending_email"]), by_directory)
     remarks = diagnosis.remarks(reader)
     return render_page(
         request,
@@ -183,7 +188,7 @@ def show(request: HttpRequest, tenant: Tenant, user_id: UUID) -> HttpResponse:
             "tenant": tenant,
             "may": _allowed(staff),
             "remarks": remarks,
-            "rejections": list(diagnosis.rejections(found)),
+            "rejections": list(diagnosis.rejections(sign_in_diagnosis)),
             "button_groups": diagnosis.button_groups(reader, remarks),
         },
     )
@@ -327,7 +332,7 @@ class Disconnect(EndUserConfirmView):
 
     def load(self) -> None:
         super().load()
-        connected = {one.id: one for one in connected_applications(self.row.pk)}
+        connected = {application.id: application for application in connected_applications(self.row.pk)}
         if self.kwargs["client_id"] not in connected:
             raise UnknownClient
         self.application = connected[self.kwargs["client_id"]]

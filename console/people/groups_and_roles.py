@@ -19,8 +19,8 @@ from console.frame.records import Text, render_page, with_encoded_form
 from console.frame.tenant_pages import tenant_page
 from console.people import forms
 from console.people.end_user import EndUserConfirmView
-from console.people.lists import found as found_in
 from console.people.lists import matching
+from console.people.lists import newest_matching as newest_matching
 from identity_platform.api.errors import NotFound
 from identity_platform.api.views import Arguments
 from identity_platform.audit.writer import record_for_tenant
@@ -77,7 +77,7 @@ def members_page(request: HttpRequest, memberships: Memberships) -> Context:
     if words:
         # Search among the members only: a search among all users that finds many could leave the members out.
         within = EndUser.objects.filter(pk__in=memberships.values_list("user_id", flat=True))
-        memberships = memberships.filter(user_id__in=found_in(within, words))
+        memberships = memberships.filter(user_id__in=newest_matching(within, words))
     if before:
         memberships = memberships.filter(pk__lt=before)
     rows = list(memberships.select_related("user").order_by("-pk")[: ON_A_PAGE + 1])
@@ -112,21 +112,21 @@ class AddMembersView(KindView):
         search = MemberSearch(self.request.GET)
         search.is_valid()
         self.words = search.cleaned_data.get("q", "")
-        self.found: list[tuple[UUID, str, str]] = []
+        self.matches: list[tuple[UUID, str, str]] = []
         if self.words:
             members = self.kind.memberships.filter(**{self.kind.key: self.row.pk}).values_list("user_id", flat=True)
             others = matching(EndUser.objects.all(), self.words).exclude(pk__in=members)
-            self.found = list(others.order_by("email_key").values_list("pk", "email", "name")[:FOUND])
+            self.matches = list(others.order_by("email_key").values_list("pk", "email", "name")[:FOUND])
 
     def get_form_kwargs(self) -> Context:
         choices = [
             (str(key), format_html("{} · {}", with_encoded_form(email), name) if name else with_encoded_form(email))
-            for key, email, name in self.found
+            for key, email, name in self.matches
         ]
         return {**super().get_form_kwargs(), "choices": choices}
 
     def get_context_data(self, **kwargs: object) -> Context:
-        return {**super().get_context_data(**kwargs), "q": self.words, "found": self.found, "most": FOUND}
+        return {**super().get_context_data(**kwargs), "q": self.words, "found": self.matches, "most": FOUND}
 
     def act(self, form: django_forms.Form) -> Text:
         number = self.kind.add(**self.arguments(), user_ids=[UUID(key) for key in form.cleaned_data["chosen"]])

@@ -36,12 +36,12 @@ class Asked(Form):
 
 @tenant_page("invitations:read")
 def listed(request: HttpRequest, tenant: Tenant) -> HttpResponse:
-    """Invitations of both kinds, newest first."""
-    asked = Asked(request.GET)
-    asked.is_valid()
-    status, page = asked.cleaned_data.get("status") or None, asked.cleaned_data.get("page") or 1
+    """List the invitations of both kinds, newest first."""
+    form = Asked(request.GET)
+    form.is_valid()
+    status, page = form.cleaned_data.get("status") or None, form.cleaned_data.get("page") or 1
     record_for_tenant("invitation.listed", details={"console": True, "filters": ["status"] if status else []})
-    found = actions.list_invitations(
+    invitations = actions.list_invitations(
         tenant_id=tenant.pk, page=page, limit=ON_A_PAGE, status=status, purpose=reading_purpose(request)
     )
     return render_page(
@@ -49,11 +49,11 @@ def listed(request: HttpRequest, tenant: Tenant) -> HttpResponse:
         "console/people/invitations.html",
         _("Invitations"),
         {
-            "rows": found.rows,
+            "rows": invitations.rows,
             "states": STATES,
             "status": status or "",
             "page": page,
-            "more": page * ON_A_PAGE < found.total,
+            "more": page * ON_A_PAGE < invitations.total,
             "may_write": staff_at(request).may("invitations:write"),
             "tenant": tenant,
         },

@@ -65,7 +65,7 @@ def matching(users: QuerySet[EndUser], words: str) -> QuerySet[EndUser]:
     return users.filter(Q(email_key__contains=key) | Q(name__icontains=words) | same_id)
 
 
-def found(users: QuerySet[EndUser], words: str) -> list[UUID]:
+def newest_matching(users: QuerySet[EndUser], words: str) -> list[UUID]:
     """Return the ids of the newest of `matching`, read once so that counting and showing do not search twice."""
     return list(matching(users, words).order_by("-created_at", "-id").values_list("pk", flat=True)[:MOST_FOUND])
 
@@ -166,7 +166,7 @@ class EndUserAdmin(TenantModelAdmin):
         words = search_term.strip()
         if not words:
             return queryset, False
-        ids = found(queryset, words)
+        ids = newest_matching(queryset, words)
         if len(ids) == MOST_FOUND:
             messages.info(
                 request, _("Only the newest %(number)s are shown. Refine the search.") % {"number": MOST_FOUND}
@@ -279,7 +279,7 @@ class EndUserSessionAdmin(TenantModelAdmin):
         words = search_term.strip()
         if not words:
             return queryset, False
-        return queryset.filter(user_id__in=found(EndUser.objects.all(), words)), False
+        return queryset.filter(user_id__in=newest_matching(EndUser.objects.all(), words)), False
 
     person = column(
         _("User"), lambda session: link("admin:person", session.user_id, with_encoded_form(session.user.email))

@@ -150,23 +150,23 @@ def _actor(row: Event, user: EndUser, names: Mapping[str, str]) -> Text:
 
 def _names(rows: Iterable[Event], tenant: Tenant, staff: Staff) -> dict[str, str]:
     """Return the names of groups, roles and applications that the events mention, by id, as far as the reader may see them."""
-    wanted: dict[str, set[UUID]] = {"group_id": set(), "role_id": set(), "client": set()}
+    ids_by_kind: dict[str, set[UUID]] = {"group_id": set(), "role_id": set(), "client": set()}
     for row in rows:
         details = row["details"]
         for member in ("group_id", "role_id"):
-            _add(wanted[member], details.get(member) if isinstance(details, Mapping) else None)
+            _add(ids_by_kind[member], details.get(member) if isinstance(details, Mapping) else None)
         for kind, key in (("actor_kind", "actor_id"), ("target_kind", "target_id")):
-            _add(wanted["client"], row[key] if row[kind] == CLIENT else None)
-    groups, roles, clients = wanted.values()
-    found: dict[str, str] = {}
-    for permission, ids, named in (
+            _add(ids_by_kind["client"], row[key] if row[kind] == CLIENT else None)
+    groups, roles, clients = ids_by_kind.values()
+    names: dict[str, str] = {}
+    for permission, ids, objects in (
         ("groups:read", groups, Group.objects.filter(pk__in=groups)),
         ("roles:read", roles, Role.objects.filter(pk__in=roles)),
         ("clients:read", clients, Client.objects.filter(pk__in=clients, tenant_id=tenant.pk)),
     ):
         if ids and staff.may(permission):
-            found |= {str(key): name for key, name in named.values_list("pk", "name")}
-    return found
+            names |= {str(key): name for key, name in objects.values_list("pk", "name")}
+    return names
 
 
 def _add(ids: set[UUID], value: object) -> None:

@@ -98,7 +98,7 @@ class ImportEndUsers(TenantConfirmView):
         faults = Table(
             title=_("Errors"),
             headers=(_("Line"), _("Field"), _("Reason")),
-            rows=[(fault.line, fault.field, fault.reason) for fault in self.report.kept],
+            rows=[(fault.line, fault.field, fault.reason) for fault in self.report.first_faults],
             empty=_("No row has an error."),
         )
         title = _("Result of the check") if self.dry_run else _("Result of the import")

@@ -26,12 +26,12 @@ MOST_HOLDERS = 50
 
 def visible_roles(request: HttpRequest) -> QuerySet[AdminRole]:
     """Return all roles for an operator, else those that a tenant admin can have."""
-    found = AdminRole.objects.order_by("name")
+    roles = AdminRole.objects.order_by("name")
     if staff_at(request).is_operator:
-        return found
+        return roles
     for permission in OPERATOR_PERMISSIONS:
-        found = found.exclude(permissions__contains=[permission])
-    return found
+        roles = roles.exclude(permissions__contains=[permission])
+    return roles
 
 
 def _find(request: HttpRequest, role_id: int) -> AdminRole:

@@ -85,13 +85,13 @@ def _buttons(staff: Staff, user: AdminUser) -> list[Button]:
 
 
 def _sessions(user: AdminUser) -> Table:
-    found = AdminSession.objects.filter(user=user, ended_at=None, expires_at__gt=now()).order_by("-created_at", "id")
+    sessions = AdminSession.objects.filter(user=user, ended_at=None, expires_at__gt=now()).order_by("-created_at", "id")
     return Table(
         title=_("Sessions"),
         headers=(_("Created"), _("Expires"), _("IP address"), _("Method"), _("Browser")),
         rows=[
             (row.created_at, row.expires_at, mono(row.address), methods(row.amr), device_in_words(row.user_agent))
-            for row in found[:MOST_SESSIONS]
+            for row in sessions[:MOST_SESSIONS]
         ],
         empty=_("This user has no active session."),
     )

@@ -37,12 +37,12 @@ def configuration_of(client: Client, issuer: str, secret: str | None = None) -> 
     if has_secret(client):
         values.append(f"OIDC_CLIENT_SECRET={secret or _SECRET}")
     samples: Samples = [("OpenID Connect", "\n".join(values))]
-    held = grant_types_in_force(client.grant_types, type_=client.type, scopes=client.scopes)
+    grant_types = grant_types_in_force(client.grant_types, type_=client.type, scopes=client.scopes)
     if signs_in_with_browser(client):
         samples += _sign_in(client, issuer)
-    if DEVICE_CODE in held:
+    if DEVICE_CODE in grant_types:
         samples.append(_openid_client(client, issuer, DEVICE_CODE, _DEVICE))
-    if CLIENT_CREDENTIALS in held:
+    if CLIENT_CREDENTIALS in grant_types:
         samples += _own_tokens(client, issuer)
     return samples
 

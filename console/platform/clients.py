@@ -150,8 +150,8 @@ def _logout_tokens(request: HttpRequest, client: Client) -> Table:
 
 
 def _grants(client: Client) -> list[str]:
-    held = grant_types_in_force(client.grant_types, type_=client.type, scopes=client.scopes)
-    return [str(LABELS[name]) for name in held]
+    grant_types = grant_types_in_force(client.grant_types, type_=client.type, scopes=client.scopes)
+    return [str(LABELS[name]) for name in grant_types]
 
 
 def _method(client: Client) -> Text:

@@ -96,7 +96,7 @@ def _run_state(run: DirectoryRun | None) -> Cell:
 def listed(request: HttpRequest) -> HttpResponse:
     staff = staff_at(request)
     add = buttons_to("directory_add", active_directory=_("Add Active Directory"), entra_id=_("Add Entra ID"))
-    found = actions.list_directories(tenant_id=tenant_at(request).pk, page=1, limit=MOST_SHOWN)
+    directories = actions.list_directories(tenant_id=tenant_at(request).pk, page=1, limit=MOST_SHOWN)
     table = Table(
         title=_("Directories"),
         headers=(_("Name"), _("Kind"), _("Enabled"), _("Last run"), _("Ended"), _("Next run")),
@@ -109,11 +109,11 @@ def listed(request: HttpRequest) -> HttpResponse:
                 shown.last_run.finished_at if shown.last_run else None,
                 shown.config.next_run_at,
             )
-            for shown in found.rows
+            for shown in directories.rows
         ],
         buttons=add if staff.may("directory:write") else (),
         empty=_("No directory yet. Add one and test it before its first run."),
-        note=_("The newest %(most)d are shown.") % {"most": MOST_SHOWN} if found.total > MOST_SHOWN else "",
+        note=_("The newest %(most)d are shown.") % {"most": MOST_SHOWN} if directories.total > MOST_SHOWN else "",
     )
     return record_page(request, _("Directories"), tables=[table])
 
@@ -139,7 +139,7 @@ def show(request: HttpRequest, config_id: UUID) -> HttpResponse:
 
 
 def _runs(config: DirectoryConfig) -> Table:
-    found = actions.list_runs(tenant_id=config.tenant_id, config_id=config.pk, page=1, limit=RUNS_SHOWN)
+    runs = actions.list_runs(tenant_id=config.tenant_id, config_id=config.pk, page=1, limit=RUNS_SHOWN)
     users = _("Found"), _("Created"), _("Updated"), _("Deactivated"), _("Skipped")
     return Table(
         title=_("Runs"),
@@ -155,10 +155,10 @@ def _runs(config: DirectoryConfig) -> Table:
                 run.users_deactivated,
                 run.users_skipped,
             )
-            for run in found.rows
+            for run in runs.rows
         ],
         empty=_("No runs yet. Begin with a dry run: it shows what would change and changes nothing."),
-        note=_("The newest %(most)d are shown.") % {"most": RUNS_SHOWN} if found.total > RUNS_SHOWN else "",
+        note=_("The newest %(most)d are shown.") % {"most": RUNS_SHOWN} if runs.total > RUNS_SHOWN else "",
     )
 
 

@@ -34,12 +34,12 @@ from userflow.sessions.client_authentication import METHODS
 from userflow.webhooks.serializers import STATUSES, WebhookEndpointChanges, WebhookEndpointIn
 
 
-def roles_for(staff: Staff, tenant_id: UUID | None, held: Sequence[str] = ()) -> list[tuple[str, str]]:
-    """Return the admin roles that fit the tenant, or the platform, and that the user may give; and those that are `held`."""
+def roles_for(staff: Staff, tenant_id: UUID | None, current_roles: Sequence[str] = ()) -> list[tuple[str, str]]:
+    """Return the admin roles that fit the tenant, or the platform, and that the user may give; and the `current_roles`."""
     return [
         (role.name, f"{role.name} ({len(role.permissions)})")
         for role in AdminRole.objects.order_by("name")
-        if role.name in held
+        if role.name in current_roles
         or (
             set(role.permissions) <= staff.principal.permissions
             and (
@@ -59,19 +59,21 @@ class ScopedForm(ApiForm):
         max_length=255, strip=True, widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"})
     )
 
-    def __init__(self, *, staff: Staff, tenant: Tenant | None, wanted: str, **options: Unpack[FormOptions]) -> None:
+    def __init__(
+        self, *, staff: Staff, tenant: Tenant | None, confirmation_text: str, **options: Unpack[FormOptions]
+    ) -> None:
         super().__init__(**options)
-        self.tenant, self.wanted = tenant, wanted
+        self.tenant, self.confirmation_text = tenant, confirmation_text
         set_choices(self, "roles", roles_for(staff, tenant.pk if tenant else None))
         if tenant is None:
-            self.fields["typed"].label = _("Type %(wanted)s to confirm") % {"wanted": wanted}
+            self.fields["typed"].label = _("Type %(wanted)s to confirm") % {"wanted": confirmation_text}
         else:
             del self.fields["typed"]
 
     def clean_typed(self) -> str:
         typed = str(self.cleaned_data["typed"])
-        if typed != self.wanted:
-            raise ValidationError(_("This is not %(wanted)s.") % {"wanted": self.wanted})
+        if typed != self.confirmation_text:
+            raise ValidationError(_("This is not %(wanted)s.") % {"wanted": self.confirmation_text})
         return typed
 
     def body(self) -> Context:
@@ -129,9 +131,9 @@ class OwnRecordForm(RecordForm, ProofForm):
         return {name: value for name, value in self.cleaned_data.items() if name not in ProofForm.base_fields}
 
     def clean(self) -> Context:
-        """The record, and the proof beside it."""
-        proof = {name: value for name, value in self.cleaned_data.items() if name in ProofForm.base_fields}
-        return {**super().clean(), **proof}
+        """Return the record, and the proof beside it."""
+        proof_fields = {name: value for name, value in self.cleaned_data.items() if name in ProofForm.base_fields}
+        return {**super().clean(), **proof_fields}
 
 
 class InvitationForm(ScopedForm):

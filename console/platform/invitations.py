@@ -29,9 +29,9 @@ LIST = "admin:userflow_admininvitation_changelist"
 
 def _find(request: HttpRequest, invitation_id: UUID) -> AdminInvitation:
     rows = AdminInvitation.objects.select_related("tenant__database")
-    own = staff_at(request).user.tenant_id
-    if own is not None:
-        rows = rows.filter(tenant_id=own)
+    tenant_id = staff_at(request).user.tenant_id
+    if tenant_id is not None:
+        rows = rows.filter(tenant_id=tenant_id)
     invitation = get_object_or_404(rows, pk=invitation_id)
     if invitation.tenant is not None:
         act_on(request, invitation.tenant)

@@ -40,7 +40,7 @@ def tenant_signing_keys(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     return _signing_keys_page(request, signing.signing_key_status(tenant.pk), "tenant_signing_key")
 
 
-def _signing_keys_page(request: HttpRequest, found: list[signing.KeyStatus], pages: str) -> HttpResponse:
+def _signing_keys_page(request: HttpRequest, key_statuses: list[signing.KeyStatus], pages: str) -> HttpResponse:
     staff = staff_at(request)
     may = staff.is_operator and staff.may("tenants:write")
     rotate = Button(_("Rotate"), reverse(f"admin:{pages}s_rotate"), "primary")
@@ -65,9 +65,9 @@ def _signing_keys_page(request: HttpRequest, found: list[signing.KeyStatus], pag
                 _age(key.signs_from),
                 key.verifies_until,
             )
-            for key in found
+            for key in key_statuses
         ],
-        actions=[buttons_to(pages, key.kid, withdraw=_("Withdraw")) for key in found] if may else (),
+        actions=[buttons_to(pages, key.kid, withdraw=_("Withdraw")) for key in key_statuses] if may else (),
         buttons=[rotate] if may else (),
         empty=_("No key is valid at the moment. The next issued token creates one."),
     )

@@ -43,14 +43,19 @@ class ScopedView(ConfirmView):
         return {"tenant_id": None, **super().arguments()}
 
     def get_form_kwargs(self) -> Context:
-        return {**super().get_form_kwargs(), "staff": self.staff, "tenant": self.tenant, "wanted": _wanted()}
+        return {
+            **super().get_form_kwargs(),
+            "staff": self.staff,
+            "tenant": self.tenant,
+            "confirmation_text": _confirmation_text(),
+        }
 
     def get_context_data(self, **kwargs: object) -> Context:
         other = f"?{SCOPE}={PLATFORM}" if self.tenant is not None and self.staff.is_operator else ""
         return {**super().get_context_data(**kwargs), "other": other, "title_of_operator": self.title_of_operator}
 
 
-def _wanted() -> str:
+def _confirmation_text() -> str:
     """Return the text that must be typed to make an operator."""
     number = Tenant.objects.exclude(database__status=State.DELETED).count()
     text = ngettext("operator of %(number)d tenant", "operator of all %(number)d tenants", number)

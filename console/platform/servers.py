@@ -47,7 +47,7 @@ def connections_of(server: DatabaseServer) -> tuple[int, int] | None:
 class Counts(TypedDict):
     """The annotations of a server: its tenants, and its warm databases."""
 
-    held: int
+    tenant_databases: int
     spare: int
 
 
@@ -57,11 +57,13 @@ if TYPE_CHECKING:
     CountedServer = WithAnnotations[DatabaseServer, Counts]
 
 
-def _found() -> "QuerySet[CountedServer]":
+def _counted_servers() -> "QuerySet[CountedServer]":
     # Two subqueries: a join would multiply tenants by warm databases.
-    held = _counted(TenantDatabase.objects.exclude(status=State.DELETED))
+    tenant_databases = _counted(TenantDatabase.objects.exclude(status=State.DELETED))
     spare = _counted(WarmDatabase.objects.filter(ready=True))
-    return DatabaseServer.objects.defer("url_sealed", "admin_url_sealed").annotate(held=held, spare=spare)
+    return DatabaseServer.objects.defer("url_sealed", "admin_url_sealed").annotate(
+        tenant_databases=tenant_databases, spare=spare
+    )
 
 
 def _counted(rows: QuerySet[TenantDatabase] | QuerySet[WarmDatabase]) -> Coalesce:
@@ -70,8 +72,8 @@ def _counted(rows: QuerySet[TenantDatabase] | QuerySet[WarmDatabase]) -> Coalesc
 
 
 def _room(server: "CountedServer") -> Cell:
-    share = server.held / server.capacity if server.capacity else 1
-    text = _("%(held)d of %(capacity)d") % {"held": server.held, "capacity": server.capacity}
+    share = server.tenant_databases / server.capacity if server.capacity else 1
+    text = _("%(held)d of %(capacity)d") % {"held": server.tenant_databases, "capacity": server.capacity}
     return Cell(text, tone=Tone.BAD if share >= 1 else Tone.WARNING if share >= _NEARLY_FULL else Tone.GOOD)
 
 
@@ -85,7 +87,7 @@ def _use(connections: tuple[int, int] | None) -> Cell:
 
 @needs("tenants:read", operators_only=True)
 def listed(request: HttpRequest) -> HttpResponse:
-    rows = list(_found().order_by("name"))
+    rows = list(_counted_servers().order_by("name"))
     table = Table(
         title=_("Servers"),
         headers=(
@@ -104,10 +106,10 @@ def listed(request: HttpRequest) -> HttpResponse:
                 mono(row.host),
                 _room(row),
                 row.spare,
-                _use(connections_of(row)) if place < ASKED_AT_MOST else None,
+                _use(connections_of(row)) if position < ASKED_AT_MOST else None,
                 row.accepts_tenants,
             )
-            for place, row in enumerate(rows)
+            for position, row in enumerate(rows)
         ],
         empty=_("No servers yet. Add one with the command add_database_server."),
     )
@@ -116,7 +118,7 @@ def listed(request: HttpRequest) -> HttpResponse:
 
 
 def _server(server_id: int) -> "CountedServer":
-    return get_object_or_404(_found(), pk=server_id)
+    return get_object_or_404(_counted_servers(), pk=server_id)
 
 
 @needs("tenants:read", operators_only=True)

@@ -58,7 +58,7 @@ def _state(endpoint: WebhookEndpoint) -> Cell:
 @needs("webhooks:read")
 def listed(request: HttpRequest) -> HttpResponse:
     staff, tenant = staff_at(request), tenant_at(request)
-    found = actions.list_endpoints(tenant_id=tenant.pk, purpose=reading_purpose(request))
+    endpoints = actions.list_endpoints(tenant_id=tenant.pk, purpose=reading_purpose(request))
     add = Button(_("Add endpoint"), reverse("admin:webhook_add"), "primary")
     table = Table(
         title=_("Endpoints"),
@@ -71,7 +71,7 @@ def listed(request: HttpRequest) -> HttpResponse:
                 row.failing_since,
                 row.last_delivered_at,
             )
-            for row in found
+            for row in endpoints
         ],
         buttons=[add] if staff.may("webhooks:write") else (),
         empty=_("No endpoint yet. Add one to send events to the systems of %(tenant)s.") % {"tenant": tenant.name},

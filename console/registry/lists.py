@@ -14,7 +14,7 @@ from console.registry import pages
 from registry.models import STATUSES, Service, ServiceCount
 
 
-def asked_type(value: str | None) -> str | None:
+def known_type(value: str | None) -> str | None:
     """Return the requested type; None for text that no type can be (PostgreSQL rejects NUL)."""
     return value if value and value.isprintable() else None
 
@@ -30,7 +30,7 @@ class TypeFilter(SimpleListFilter):
         return [(name, name) for name in counted.values_list("type", flat=True).distinct().order_by("type")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Service]) -> QuerySet[Service]:
-        return queryset.filter(type=value) if (value := asked_type(self.value())) else queryset
+        return queryset.filter(type=value) if (value := known_type(self.value())) else queryset
 
 
 class StatusFilter(ChoiceFilter):
@@ -86,7 +86,7 @@ class ServiceAdmin(ChosenTenantModelAdmin):
             return BoundedPaginator(queryset, per_page)
         paginator = CountedPaginator(queryset, per_page)
         kinds = ServiceCount.objects.filter(tenant_id=tenant_at(request).pk)
-        paginator.counters = kinds.filter(type=asked_type(request.GET.get("type")) or "")
+        paginator.counters = kinds.filter(type=known_type(request.GET.get("type")) or "")
         if (status := request.GET.get("status")) in STATUSES:
             paginator.counters = paginator.counters.filter(status=status)
         return paginator

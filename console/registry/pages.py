@@ -53,10 +53,10 @@ def find_service(request: HttpRequest, service_id: UUID) -> Service:
 
 def credentials_table(staff: Staff, service: Service) -> Table:
     """Return the credentials of a service, without secrets."""
-    found = list(service.credentials.defer("secret").order_by("-created_at", "-id")[: MOST_SHOWN + 1])
+    credentials = list(service.credentials.defer("secret").order_by("-created_at", "-id")[: MOST_SHOWN + 1])
     at = now()
     add = Button(_("Add credential"), reverse("admin:credential_add", args=[service.pk]), "primary")
-    shown = found[:MOST_SHOWN]
+    shown = credentials[:MOST_SHOWN]
     return Table(
         title=_("Credentials"),
         headers=(_("Name"), _("Type"), _("State"), _("Expires"), _("Last read"), _("Updated")),
@@ -65,7 +65,7 @@ def credentials_table(staff: Staff, service: Service) -> Table:
         ],
         actions=[_buttons(service, row, at) for row in shown] if staff.may(_SECRETS) else (),
         buttons=[add] if staff.may(_SECRETS) else (),
-        note=_("The newest %(most)d are shown.") % {"most": MOST_SHOWN} if len(found) > MOST_SHOWN else "",
+        note=_("The newest %(most)d are shown.") % {"most": MOST_SHOWN} if len(credentials) > MOST_SHOWN else "",
         empty=_("No credentials yet. Add one so that the tenant's applications can fetch it."),
     )
 

@@ -97,8 +97,8 @@ class ProofForm(forms.Form):
         self.fields["current_password"].help_text = self.proof_help
         self.fields["code"].required = False
         self.fields["code"].widget.attrs.pop("autofocus", None)
-        for name, wanted in (("current_password", not has_factor), ("code", has_app and not has_proof)):
-            if not wanted:
+        for name, is_needed in (("current_password", not has_factor), ("code", has_app and not has_proof)):
+            if not is_needed:
                 del self.fields[name]
 
     def needs_proof(self) -> bool:
@@ -108,9 +108,9 @@ class ProofForm(forms.Form):
     def clean(self) -> Context:
         """Require one of the proofs."""
         super().clean()
-        asked = [name for name in ("current_password", "code") if name in self.fields]
-        if asked and not self.errors and self.needs_proof() and not any(map(self.cleaned_data.get, asked)):
-            self.add_error(asked[0], _("Enter a code.") if "code" in asked else _("Enter your password."))
+        proof_names = [name for name in ("current_password", "code") if name in self.fields]
+        if proof_names and not self.errors and self.needs_proof() and not any(map(self.cleaned_data.get, proof_names)):
+            self.add_error(proof_names[0], _("Enter a code.") if "code" in proof_names else _("Enter your password."))
         return self.cleaned_data
 
 

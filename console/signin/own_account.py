@@ -11,7 +11,7 @@ from django.views.decorators.http import require_POST
 
 from console.frame.access import Context, staff_at, step_up_first, to_step_up
 from console.frame.lists import uuid_or_none
-from console.signin import errors, forms, steps
+from console.signin import errors, forms, sign_in_state
 from console.signin.errors import page
 from console.signin.own_factors import enroller_at
 from console.signin.proofs import passkeys_possible
@@ -31,11 +31,11 @@ SESSIONS_SHOWN: Final = 50
 @never_cache
 def overview(request: HttpRequest) -> HttpResponse:
     """Show the own factors and sessions."""
-    who = enroller_at(request)
-    if who is None:
-        return HttpResponseRedirect(steps.with_next("admin:login", reverse("admin:my_sign_in")))
-    context: Context = {"frame": who.frame}
-    if not who.inside:
+    enroller = enroller_at(request)
+    if enroller is None:
+        return HttpResponseRedirect(sign_in_state.with_next("admin:login", reverse("admin:my_sign_in")))
+    context: Context = {"frame": enroller.frame}
+    if not enroller.inside:
         context |= {"title": _("Set up a second factor"), "possible": passkeys_possible()}
         return page(request, "console/signin/choose.html", context)
     principal = staff_at(request).principal
@@ -62,7 +62,7 @@ def new_password(request: HttpRequest) -> HttpResponse:
     if (step_up := step_up_first(request, Action.CHANGE_OWN_PASSWORD)) is not None:
         return step_up
     has_factor = bool(staff.principal.user["mfa_methods"])
-    if has_factor and not steps.has_proof(request):
+    if has_factor and not sign_in_state.has_proof(request):
         return to_step_up(request)
     form = forms.NewPasswordForm(data=request.POST or None, has_factor=has_factor)
     error: ApiError | None = None
@@ -71,19 +71,19 @@ def new_password(request: HttpRequest) -> HttpResponse:
         try:
             ended = change_password(
                 principal=staff.principal,
-                proof={"proof_token": request.session.get(steps.PROOF)}
+                proof={"proof_token": request.session.get(sign_in_state.PROOF)}
                 if has_factor
                 else {"current_password": given["current_password"]},
                 new_password=given["new_password"],
             )
         except (InsufficientAuthentication, ProofTokenInvalid):
-            steps.take_proof(request)
+            sign_in_state.take_proof(request)
             return to_step_up(request)
         except ApiError as problem:
             error = problem
             errors.add_to(form, problem)
         else:
-            steps.take_proof(request)
+            sign_in_state.take_proof(request)
             request.session.cycle_key()
             messages.success(
                 request,
@@ -98,15 +98,15 @@ def new_password(request: HttpRequest) -> HttpResponse:
 def end_session(request: HttpRequest, session_id: str) -> HttpResponse:
     """End one of the own sessions; ending the current one signs out."""
     principal = staff_at(request).principal
-    wanted = uuid_or_none(session_id)
-    own = [session.pk for session in list_sessions(by=principal, page=1, limit=SESSIONS_SHOWN).rows]
-    if wanted is None or wanted not in own:
+    session_uuid = uuid_or_none(session_id)
+    own_session_ids = [session.pk for session in list_sessions(by=principal, page=1, limit=SESSIONS_SHOWN).rows]
+    if session_uuid is None or session_uuid not in own_session_ids:
         # Sessions of other users are ended on their own pages, with a permission and an audit event.
         messages.info(request, _("This session has already ended."))
         return HttpResponseRedirect(reverse("admin:my_sign_in"))
-    end_one_session(by=principal, session_id=wanted, user_id=principal.id)
-    if wanted == principal.session_id:
-        return steps.leave(request)
+    end_one_session(by=principal, session_id=session_uuid, user_id=principal.id)
+    if session_uuid == principal.session_id:
+        return sign_in_state.leave(request)
     messages.success(request, _("The session is ended."))
     return HttpResponseRedirect(reverse("admin:my_sign_in"))
 

@@ -23,7 +23,7 @@ from console.frame.access import Context, Page, staff_or_none, step_up_first, to
 from console.frame.lists import uuid_or_none
 from console.frame.records import Text
 from console.frame.sent_forms import processed_each_time
-from console.signin import errors, forms, steps
+from console.signin import errors, forms, sign_in_state
 from console.signin.errors import page
 from console.signin.proofs import ProofConfirmView, proof_in
 from console.signin.views import agent, only_forms
@@ -80,7 +80,7 @@ def enroller_at(request: HttpRequest) -> Enroller | None:
     if staff is not None:
         caller = Caller(principal=staff.principal)
         return Enroller(staff.user.email, caller, inside=True, next=reverse("admin:my_sign_in"))
-    waiting = steps.enrolling(request)
+    waiting = sign_in_state.enrolling(request)
     if waiting is None:
         return None
     caller = Caller(ticket=waiting.ticket, delivery=ConsoleSession(agent(request)))
@@ -106,40 +106,42 @@ def enrollment_page(kind: str) -> Callable[[Page], Page]:
 
 
 def _guarded(request: HttpRequest, view: Page, kind: str) -> HttpResponse:
-    who = enroller_at(request)
-    if who is None:
-        return HttpResponseRedirect(steps.with_next("admin:login", reverse("admin:my_sign_in")))
-    if who.inside:
-        action = Action.RENEW_BACKUP_CODES if kind == BACKUP_CODE else enrollment_action(who.methods, kind)
-        if (step_up := step_up_first(request, action, back=_asked_from(request))) is not None:
+    enroller = enroller_at(request)
+    if enroller is None:
+        return HttpResponseRedirect(sign_in_state.with_next("admin:login", reverse("admin:my_sign_in")))
+    if enroller.inside:
+        action = Action.RENEW_BACKUP_CODES if kind == BACKUP_CODE else enrollment_action(enroller.methods, kind)
+        if (step_up := step_up_first(request, action, back=_return_path(request))) is not None:
             return step_up
-        if not steps.has_proof(request):
-            return to_step_up(request, back=_asked_from(request))
-        who = replace(who, caller=replace(who.caller, proof={"proof_token": request.session.get(steps.PROOF)}))
+        if not sign_in_state.has_proof(request):
+            return to_step_up(request, back=_return_path(request))
+        enroller = replace(
+            enroller, caller=replace(enroller.caller, proof={"proof_token": request.session.get(sign_in_state.PROOF)})
+        )
     try:
-        response = view(request, who)
+        response = view(request, enroller)
     except (InsufficientAuthentication, ProofTokenInvalid):
-        steps.take_proof(request)
-        return to_step_up(request, back=_asked_from(request))
+        sign_in_state.take_proof(request)
+        return to_step_up(request, back=_return_path(request))
     except NotSignedInByTicket as problem:
         # The sign-in that the factor would complete has expired.
         request.session.flush()
         messages.error(request, errors.in_words(problem))
-        return HttpResponseRedirect(steps.with_next("admin:login", who.next))
+        return HttpResponseRedirect(sign_in_state.with_next("admin:login", enroller.next))
     except ApiError as problem:
         messages.error(request, errors.in_words(problem))
         return HttpResponseRedirect(reverse("admin:my_sign_in"))
     return response
 
 
-def _asked_from(request: HttpRequest) -> str:
+def _return_path(request: HttpRequest) -> str:
     """Return the page to return to: the overview for a button on it."""
     return reverse("admin:my_sign_in") if request.method == "POST" else request.get_full_path()
 
 
 @only_forms
 @enrollment_page(WEBAUTHN)
-def add_passkey(request: HttpRequest, who: Enroller) -> HttpResponse:
+def add_passkey(request: HttpRequest, enroller: Enroller) -> HttpResponse:
     """Enroll a passkey with a name."""
     form = forms.NewPasskeyForm(request.POST or None)
     error: ApiError | None = None
@@ -147,7 +149,7 @@ def add_passkey(request: HttpRequest, who: Enroller) -> HttpResponse:
         try:
             given = form.cleaned_data
             done = passkeys.finish_registration(
-                **who.arguments, credential=given["credential"], name=given["name"], mfa_token=who.mfa_token
+                **enroller.arguments, credential=given["credential"], name=given["name"], mfa_token=enroller.mfa_token
             )
         except _PROOF_LOST:
             raise
@@ -155,22 +157,22 @@ def add_passkey(request: HttpRequest, who: Enroller) -> HttpResponse:
             error = problem
             errors.add_to(form, problem)
         else:
-            steps.take_proof(request)
+            sign_in_state.take_proof(request)
             if done.signed_in is not None:
-                steps.enter(request, done.signed_in, next_path=who.next)
+                sign_in_state.enter(request, done.signed_in, next_path=enroller.next)
             messages.success(request, _("The passkey is enrolled."))
-            return HttpResponseRedirect(who.next)
-    context = {"frame": who.frame, "title": _("Add a passkey"), "form": form}
+            return HttpResponseRedirect(enroller.next)
+    context = {"frame": enroller.frame, "title": _("Add a passkey"), "form": form}
     return page(request, "console/signin/add_passkey.html", context, error=error)
 
 
 @processed_each_time
 @require_POST
 @enrollment_page(WEBAUTHN)
-def creation_options(request: HttpRequest, who: Enroller) -> HttpResponse:
+def creation_options(request: HttpRequest, enroller: Enroller) -> HttpResponse:
     """Return the options for `navigator.credentials.create()`."""
     try:
-        options = passkeys.begin_registration(**who.arguments)
+        options = passkeys.begin_registration(**enroller.arguments)
     except ApiError as error:
         return JsonResponse({"message": errors.in_words(error)}, status=errors.status_of(error))
     return JsonResponse(options)
@@ -178,81 +180,86 @@ def creation_options(request: HttpRequest, who: Enroller) -> HttpResponse:
 
 @only_forms
 @enrollment_page(TOTP)
-def set_up_app(request: HttpRequest, who: Enroller) -> HttpResponse:
+def set_up_app(request: HttpRequest, enroller: Enroller) -> HttpResponse:
     """Show a new secret, and enroll it with its first code."""
     form = forms.NewAppForm(request.POST if "code" in request.POST else None)
     if request.method != "POST":
         # Only the button creates a secret: few may be pending, and a page view must not use one up.
-        context = {"frame": who.frame, "title": _("Set up an authenticator app")}
+        context = {"frame": enroller.frame, "title": _("Set up an authenticator app")}
         return page(request, "console/signin/begin_app.html", context)
     if not form.is_bound:
-        return _new_secret(request, who)
+        return _new_secret(request, enroller)
     if not form.is_valid():
-        return _same_secret(request, who, form)
+        return _same_secret(request, enroller, form)
     given = form.cleaned_data
     try:
         done = totp.confirm_totp_setup(
-            **who.arguments, secret=given["secret"], code=given["code"], mfa_token=who.mfa_token
+            **enroller.arguments, secret=given["secret"], code=given["code"], mfa_token=enroller.mfa_token
         )
     except SecretNotIssued:
-        return _too_late(request, who)
+        return _too_late(request, enroller)
     except _PROOF_LOST:
         raise
     except ApiError as problem:
         errors.add_to(form, problem)
-        return _same_secret(request, who, form, error=problem)
-    steps.take_proof(request)
+        return _same_secret(request, enroller, form, error=problem)
+    sign_in_state.take_proof(request)
     if done.signed_in is not None:
-        steps.enter(request, done.signed_in, next_path=who.next)
-    return _codes_page(request, who, done.backup_codes, _("The authenticator app is enrolled."))
+        sign_in_state.enter(request, done.signed_in, next_path=enroller.next)
+    return _codes_page(request, enroller, done.backup_codes, _("The authenticator app is enrolled."))
 
 
-def _new_secret(request: HttpRequest, who: Enroller) -> HttpResponse:
-    setup = totp.begin_totp_setup(**who.arguments)
-    return _app_page(request, who, forms.NewAppForm(initial={"secret": setup.secret}), setup)
+def _new_secret(request: HttpRequest, enroller: Enroller) -> HttpResponse:
+    setup = totp.begin_totp_setup(**enroller.arguments)
+    return _app_page(request, enroller, forms.NewAppForm(initial={"secret": setup.secret}), setup)
 
 
 def _same_secret(
-    request: HttpRequest, who: Enroller, form: forms.NewAppForm, *, error: ApiError | None = None
+    request: HttpRequest, enroller: Enroller, form: forms.NewAppForm, *, error: ApiError | None = None
 ) -> HttpResponse:
     """Show the scanned secret again after a wrong code."""
     try:
-        setup = totp.show_totp_setup_again(**who.arguments, secret=form.data.get("secret", ""))
+        setup = totp.show_totp_setup_again(**enroller.arguments, secret=form.data.get("secret", ""))
     except SecretNotIssued:
-        return _too_late(request, who)
-    return _app_page(request, who, form, setup, error=error)
+        return _too_late(request, enroller)
+    return _app_page(request, enroller, form, setup, error=error)
 
 
-def _too_late(request: HttpRequest, who: Enroller) -> HttpResponse:
+def _too_late(request: HttpRequest, enroller: Enroller) -> HttpResponse:
     messages.error(request, _("The secret expired after ten minutes. Scan the new one."))
-    return _new_secret(request, who)
+    return _new_secret(request, enroller)
 
 
 def _app_page(
-    request: HttpRequest, who: Enroller, form: forms.NewAppForm, setup: totp.Setup, *, error: ApiError | None = None
+    request: HttpRequest,
+    enroller: Enroller,
+    form: forms.NewAppForm,
+    setup: totp.Setup,
+    *,
+    error: ApiError | None = None,
 ) -> HttpResponse:
-    context = {"frame": who.frame, "title": _("Set up an authenticator app"), "form": form, "setup": setup}
+    context = {"frame": enroller.frame, "title": _("Set up an authenticator app"), "form": form, "setup": setup}
     return page(request, "console/signin/set_up_app.html", context, status=400 if form.is_bound else 200, error=error)
 
 
 @require_POST
 @enrollment_page(BACKUP_CODE)
-def new_backup_codes(request: HttpRequest, who: Enroller) -> HttpResponse:
+def new_backup_codes(request: HttpRequest, enroller: Enroller) -> HttpResponse:
     """Create ten new backup codes; the old ones become invalid."""
-    codes = totp.regenerate_backup_codes(**who.arguments)
-    steps.take_proof(request)
-    return _codes_page(request, who, codes, _("These codes are new. The earlier codes are invalid."))
+    codes = totp.regenerate_backup_codes(**enroller.arguments)
+    sign_in_state.take_proof(request)
+    return _codes_page(request, enroller, codes, _("These codes are new. The earlier codes are invalid."))
 
 
-def _codes_page(request: HttpRequest, who: Enroller, codes: list[str], said: str) -> HttpResponse:
-    text = "\n".join([_("Backup codes of %(email)s") % {"email": shown_address(who.email)}, "", *codes, ""])
+def _codes_page(request: HttpRequest, enroller: Enroller, codes: list[str], said: str) -> HttpResponse:
+    text = "\n".join([_("Backup codes of %(email)s") % {"email": shown_address(enroller.email)}, "", *codes, ""])
     context = {
-        "frame": who.frame,
+        "frame": enroller.frame,
         "title": _("Backup codes"),
         "said": said,
         "codes": codes,
         "file": "data:text/plain;charset=utf-8," + quote(text),
-        "go_on": who.next,
+        "go_on": enroller.next,
     }
     return page(request, "console/signin/backup_codes.html", context, status=200)
 
@@ -270,12 +277,12 @@ class RemoveFactor(ProofConfirmView):
     is_last: bool
 
     def load(self) -> None:
-        wanted = uuid_or_none(self.kwargs["factor_id"])
+        factor_id = uuid_or_none(self.kwargs["factor_id"])
         listed = list_factors(realm=ADMINS, tenant_id=None, user_id=self.staff.user.pk)["factors"]
-        factor = next((factor for factor in listed if factor["id"] == wanted), None)
-        if wanted is None or factor is None:
+        factor = next((factor for factor in listed if factor["id"] == factor_id), None)
+        if factor_id is None or factor is None:
             raise Http404
-        self.factor_id, self.factor, self.is_last = wanted, factor, len(listed) == 1
+        self.factor_id, self.factor, self.is_last = factor_id, factor, len(listed) == 1
         text = _("You will no longer sign in with “%(name)s”.")
         if factor["kind"] == TOTP:
             text += " " + _("Your backup codes are removed too.")
@@ -302,5 +309,5 @@ class RemoveFactor(ProofConfirmView):
             proof=proof_in(self.request, form.cleaned_data),
         )
         if self.is_last:
-            steps.without_factor(self.request)
+            sign_in_state.without_factor(self.request)
         return _("“%(name)s” is removed.") % self.names()

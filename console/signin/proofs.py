@@ -10,7 +10,7 @@ from django.http import HttpRequest
 
 from console.frame.access import Context
 from console.frame.confirm import ConfirmView
-from console.signin import errors, steps
+from console.signin import errors, sign_in_state
 from console.signin.forms import BackupCodeForm, CodeForm, PasskeyForm, PasswordForm
 from identity_platform.api.errors import ApiError
 from mfa.completion import Verified
@@ -41,7 +41,7 @@ def passkeys_possible() -> bool:
 
 
 @dataclass(slots=True)
-class Asked:
+class ProofForms:
     """The forms of a page by kind of proof, and the kind that was sent."""
 
     forms: dict[str, forms.Form]
@@ -78,11 +78,11 @@ class Asked:
         }
 
 
-def step_up_by(asked: Asked, *, principal: Principal) -> StepUp:
+def step_up_by(proof_forms: ProofForms, *, principal: Principal) -> StepUp:
     """Step up the session with the sent proof. Raises what `step_up` raises, which counts every attempt."""
-    assert asked.sent is not None  # asked after is_valid
-    given = asked.forms[asked.sent].cleaned_data[FORMS[asked.sent][0]]
-    return step_up(principal=principal, proof={STEP_UP_FIELDS[asked.sent]: given})
+    assert proof_forms.sent is not None  # asked after is_valid
+    given = proof_forms.forms[proof_forms.sent].cleaned_data[FORMS[proof_forms.sent][0]]
+    return step_up(principal=principal, proof={STEP_UP_FIELDS[proof_forms.sent]: given})
 
 
 class ProofConfirmView(ConfirmView):
@@ -92,14 +92,14 @@ class ProofConfirmView(ConfirmView):
 
     def get_form_kwargs(self) -> Context:
         methods = self.staff.principal.user["mfa_methods"]
-        has_proof = steps.has_proof(self.request)
+        has_proof = sign_in_state.has_proof(self.request)
         known = {"has_proof": has_proof, "has_factor": bool(methods) or has_proof, "has_app": TOTP in methods}
         return {**super().get_form_kwargs(), **known}
 
     def get_context_data(self, **kwargs: object) -> Context:
-        has_proof = steps.has_proof(self.request)
+        has_proof = sign_in_state.has_proof(self.request)
         by_factor = bool(self.staff.principal.user["mfa_methods"]) and not has_proof
-        reauthenticate = steps.with_next("admin:reauthenticate", self.request.get_full_path())
+        reauthenticate = sign_in_state.with_next("admin:reauthenticate", self.request.get_full_path())
         return {
             **super().get_context_data(**kwargs),
             "has_proof": has_proof,
@@ -112,18 +112,18 @@ def proof_in(request: HttpRequest, typed: Mapping[str, object]) -> dict[str, str
     given = {name: str(typed[name]) for name in ("current_password", "code") if typed.get(name)}
     if given:
         return given
-    token = steps.take_proof(request)
+    token = sign_in_state.take_proof(request)
     return {"proof_token": token} if token else {}
 
 
-def verify(asked: Asked, *, email: str, caller: Caller, mfa_token: str) -> Verified:
+def verify(proof_forms: ProofForms, *, email: str, caller: Caller, mfa_token: str) -> Verified:
     """Check the second step that was sent; return it with the sign-in that it completes.
 
     Raises what `verify_totp` and `finish_authentication` raise, which count every attempt.
     """
-    kind = asked.sent
+    kind = proof_forms.sent
     assert kind is not None  # asked after is_valid
-    fields = asked.forms[kind].cleaned_data
+    fields = proof_forms.forms[kind].cleaned_data
     if kind == WEBAUTHN:
         return passkeys.finish_authentication(
             realm=ADMINS, tenant_id=None, email=email, response=fields["credential"], caller=caller, mfa_token=mfa_token

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from console.frame.access import is_signed_in, staff_at, staff_or_none
 from console.frame.sent_forms import processed_each_time
-from console.signin import errors, forms, proofs, steps
+from console.signin import errors, forms, proofs, sign_in_state
 from console.signin.errors import page
 from identity_platform.api.errors import ApiError, NotSignedIn
 from mfa.stepup.actions import options_for_step_up, step_up_methods
@@ -34,7 +34,7 @@ def agent(request: HttpRequest) -> str:
 @only_forms
 def sign_in(request: HttpRequest) -> HttpResponse:
     """Sign in by password or passkey. Unknown users, wrong passwords and inactive users get the same response."""
-    next_path = steps.local_path(request, request.POST.get("next") or request.GET.get("next"))
+    next_path = sign_in_state.local_path(request, request.POST.get("next") or request.GET.get("next"))
     if request.method != "POST":
         if is_signed_in(request):
             return HttpResponseRedirect(next_path)
@@ -50,7 +50,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
         form.add_error(None, errors.in_words(error))
         return _sign_in_page(request, form, next_path, error=error)
     end_earlier(request)
-    return steps.after_password(request, done, next_path=next_path)
+    return sign_in_state.after_password(request, done, next_path=next_path)
 
 
 def _by_passkey_alone(request: HttpRequest, next_path: str) -> HttpResponse:
@@ -72,7 +72,7 @@ def _by_passkey_alone(request: HttpRequest, next_path: str) -> HttpResponse:
         return _sign_in_page(request, form, next_path, error=error)
     assert done.signed_in is not None  # a ceremony without a user name ends with a session or an error
     end_earlier(request)
-    return steps.enter(request, done.signed_in, next_path=next_path)
+    return sign_in_state.enter(request, done.signed_in, next_path=next_path)
 
 
 def end_earlier(request: HttpRequest) -> None:
@@ -94,26 +94,26 @@ def _sign_in_page(
 @only_forms
 def second_step(request: HttpRequest) -> HttpResponse:
     """Check the second factor after a correct password."""
-    waiting = steps.pending(request)
+    waiting = sign_in_state.pending(request)
     if waiting is None:
         return HttpResponseRedirect(reverse("admin:index" if is_signed_in(request) else "admin:login"))
-    asked = proofs.Asked.of(request, waiting.methods)
+    proof_forms = proofs.ProofForms.of(request, waiting.methods)
     error: ApiError | None = None
-    if request.method == "POST" and asked.is_valid():
+    if request.method == "POST" and proof_forms.is_valid():
         try:
             caller = Caller(delivery=ConsoleSession(agent(request)))
-            verified = proofs.verify(asked, email=waiting.email, caller=caller, mfa_token=waiting.ticket)
+            verified = proofs.verify(proof_forms, email=waiting.email, caller=caller, mfa_token=waiting.ticket)
         except ApiError as problem:
             if not proofs.may_try_again(waiting.ticket):
                 request.session.flush()
                 messages.error(request, _("Too many wrong attempts, or the sign-in has expired. Sign in again."))
-                return HttpResponseRedirect(steps.with_next("admin:login", waiting.next))
+                return HttpResponseRedirect(sign_in_state.with_next("admin:login", waiting.next))
             error = problem
-            asked.reject(problem)
+            proof_forms.reject(problem)
         else:
             assert verified.signed_in is not None  # the ticket was good, so the sign-in is complete
-            return steps.enter(request, verified.signed_in, next_path=waiting.next)
-    context = {**asked.context(), "title": _("Second step"), "email": waiting.email}
+            return sign_in_state.enter(request, verified.signed_in, next_path=waiting.next)
+    context = {**proof_forms.context(), "title": _("Second step"), "email": waiting.email}
     return page(request, "console/signin/second_step.html", context, error=error)
 
 
@@ -121,27 +121,32 @@ def second_step(request: HttpRequest) -> HttpResponse:
 def reauthenticate(request: HttpRequest) -> HttpResponse:
     """Re-authenticate by a factor, or by the password if there is none."""
     staff = staff_at(request)
-    next_path = steps.local_path(request, request.POST.get("next") or request.GET.get("next"))
+    next_path = sign_in_state.local_path(request, request.POST.get("next") or request.GET.get("next"))
     methods = [method for method in step_up_methods(principal=staff.principal) if method in proofs.FORMS]
     if not methods:
         # All that the user has is newer than this session.
         sign_out(principal=staff.principal)
-        steps.leave(request)
+        sign_in_state.leave(request)
         messages.warning(request, _("Sign in again to confirm that it is you."))
-        return HttpResponseRedirect(steps.with_next("admin:login", next_path))
-    asked = proofs.Asked.of(request, methods)
+        return HttpResponseRedirect(sign_in_state.with_next("admin:login", next_path))
+    proof_forms = proofs.ProofForms.of(request, methods)
     error: ApiError | None = None
-    if request.method == "POST" and asked.is_valid():
+    if request.method == "POST" and proof_forms.is_valid():
         try:
-            raised = proofs.step_up_by(asked, principal=staff.principal)
+            raised = proofs.step_up_by(proof_forms, principal=staff.principal)
         except ApiError as problem:
             error = problem
-            asked.reject(problem)
+            proof_forms.reject(problem)
         else:
-            steps.renew(request, raised)
+            sign_in_state.renew(request, raised)
             return HttpResponseRedirect(next_path)
     first = methods == [proofs.PASSWORD] and bool(staff.user.mfa_methods)
-    context = {**asked.context(), "title": _("Confirm that it is you"), "next": next_path, "password_first": first}
+    context = {
+        **proof_forms.context(),
+        "title": _("Confirm that it is you"),
+        "next": next_path,
+        "password_first": first,
+    }
     return page(request, "console/signin/reauthenticate.html", context, error=error)
 
 
@@ -150,7 +155,7 @@ def reauthenticate(request: HttpRequest) -> HttpResponse:
 @require_POST
 def passkey_options(request: HttpRequest) -> HttpResponse:
     """Return the options for `navigator.credentials.get()`, for the page with the button."""
-    waiting, staff = steps.pending(request), staff_or_none(request)
+    waiting, staff = sign_in_state.pending(request), staff_or_none(request)
     stage = request.POST.get("stage")
     email: str | None = None
     stepping_up: Principal | None = None
@@ -175,7 +180,7 @@ def passkey_options(request: HttpRequest) -> HttpResponse:
 def sign_out_here(request: HttpRequest) -> HttpResponse:
     """End this session."""
     sign_out(principal=staff_at(request).principal)
-    answer = steps.leave(request)
+    answer = sign_in_state.leave(request)
     messages.success(request, _("You are signed out."))
     return answer
 

@@ -46,8 +46,10 @@ class SettingsFilter(SafeExceptionReporterFilter):
 
 def redacted_settings() -> dict[str, object]:
     """Return the settings that the environment can change; the same for all installations are left out."""
-    own = vars(import_module(os.environ[ENVIRONMENT_VARIABLE])).keys() - vars(library_settings).keys() - _UNCHANGED
-    return {name: value for name, value in SettingsFilter().get_safe_settings().items() if name in own}
+    changeable_names = (
+        vars(import_module(os.environ[ENVIRONMENT_VARIABLE])).keys() - vars(library_settings).keys() - _UNCHANGED
+    )
+    return {name: value for name, value in SettingsFilter().get_safe_settings().items() if name in changeable_names}
 
 
 def without_url_secrets(text: str) -> str:

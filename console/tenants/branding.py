@@ -54,8 +54,11 @@ def _text_field(language: str, name: str) -> str:
 
 def _shown_texts(texts: Texts) -> Texts:
     """Return the texts that are not empty, of every language."""
-    stated = {language: texts.get(language) or {} for language in LANGUAGES}
-    return {language: {name: text for name, text in own.items() if text} for language, own in stated.items()}
+    texts_by_language = {language: texts.get(language) or {} for language in LANGUAGES}
+    return {
+        language: {name: text for name, text in texts_of_language.items() if text}
+        for language, texts_of_language in texts_by_language.items()
+    }
 
 
 class BrandingForm(ApiForm):
@@ -106,7 +109,10 @@ class BrandingForm(ApiForm):
 
     def body(self) -> Context:
         data = self.cleaned_data
-        texts = {one: {name: data.get(_text_field(one, name)) or None for name in _LABELS} for one in LANGUAGES}
+        texts = {
+            language: {name: data.get(_text_field(language, name)) or None for name in _LABELS}
+            for language in LANGUAGES
+        }
         body: Context = {**{name: data.get(name) or None for name in _PLAIN}, "texts": texts}
         logo = data.get("logo")
         if isinstance(logo, UploadedFile):
@@ -116,8 +122,10 @@ class BrandingForm(ApiForm):
         return body
 
     def clean(self) -> Context:
-        found = super().clean()
-        return found if self.errors else {**found, "texts": _shown_texts(cast(Texts, found["texts"]))}
+        cleaned_data = super().clean()
+        return (
+            cleaned_data if self.errors else {**cleaned_data, "texts": _shown_texts(cast(Texts, cleaned_data["texts"]))}
+        )
 
 
 class BrandingPage(TenantConfirmView):
@@ -151,10 +159,12 @@ class BrandingPage(TenantConfirmView):
         return reverse("admin:branding")
 
     def get_initial(self) -> Context:
-        own = self.branding
-        texts = {_text_field(language, name): text for language, by in own.texts.items() for name, text in by.items()}
-        plain = {name: getattr(own, name) or None for name in _PLAIN}
-        return {**plain, **texts, "logo": own.logo_digest, "texts": _shown_texts(own.texts)}
+        branding = self.branding
+        texts = {
+            _text_field(language, name): text for language, by in branding.texts.items() for name, text in by.items()
+        }
+        plain = {name: getattr(branding, name) or None for name in _PLAIN}
+        return {**plain, **texts, "logo": branding.logo_digest, "texts": _shown_texts(branding.texts)}
 
     def act(self, form: forms.Form) -> Text:
         changes = self.changed_fields(form)
@@ -208,11 +218,11 @@ class BrandingPreview(BrandingPage):
     def _page(
         self, problems: list[str], *, language: str = "en", logo: bytes | None = None, status: int = 200
     ) -> HttpResponse:
-        nonce, own = secrets.token_urlsafe(16), self.branding
-        if logo is None and own.logo_digest and (found := find_logo()) is not None:
+        nonce, branding = secrets.token_urlsafe(16), self.branding
+        if logo is None and branding.logo_digest and (stored_logo := find_logo()) is not None:
             # Not by its address: the tenant may have a sign-in domain, which the frame's policy does not allow.
-            logo = found[0]
-        address = f"data:{own.logo_type};base64,{base64.b64encode(logo).decode()}" if logo else ""
+            logo = stored_logo[0]
+        address = f"data:{branding.logo_type};base64,{base64.b64encode(logo).decode()}" if logo else ""
         with translation.override(language):
             form = _PreviewedForm()
             form.fields["email"].label = gettext("E-mail address")
@@ -220,7 +230,7 @@ class BrandingPreview(BrandingPage):
                 "title": gettext("Sign in"),
                 "nonce": nonce,
                 "language": language,
-                "brand": brand_of(lookup.find(self.tenant.pk), own, language, logo=address),
+                "brand": brand_of(lookup.find(self.tenant.pk), branding, language, logo=address),
                 "form": form,
                 "problems": problems,
             }

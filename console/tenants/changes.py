@@ -79,18 +79,21 @@ class Settings(EditView[Tenant], OneTenantView):
 
     def _warnings(self) -> list[str]:
         """Return what the settings risk: claims that users write, and stored names that are no claims any more."""
-        own = self.row.settings
-        by_users, by_others = names_in(own, "metadata_claims"), names_in(own, "app_metadata_claims")
+        tenant_settings = self.row.settings
+        by_users, by_others = (
+            names_in(tenant_settings, "metadata_claims"),
+            names_in(tenant_settings, "app_metadata_claims"),
+        )
         of_users = [name for name in by_users if is_issued(name)]
         ignored = [name for name in (*by_users, *by_others) if not is_issued(name)]
-        found = []
+        warnings = []
         if of_users:
             says = _("Users write these claims about themselves, so applications must not rely on them: %(names)s.")
-            found.append(says % {"names": ", ".join(of_users)})
+            warnings.append(says % {"names": ", ".join(of_users)})
         if ignored:
             says = _("These names are reserved, so they are no claims any more: %(names)s.")
-            found.append(says % {"names": ", ".join(ignored)})
-        return found
+            warnings.append(says % {"names": ", ".join(ignored)})
+        return warnings
 
     def _in_effect(self) -> Table:
         effective, usual = cast(Context, self.known.effective), self.known.defaults
@@ -113,9 +116,9 @@ class Settings(EditView[Tenant], OneTenantView):
         return {"name": self.row.name, **settings}
 
     def update(self, changes: Arguments) -> Text:
-        stated = {name: changes.pop(name) for name in SETTINGS if name in changes}
+        settings_changes = {name: changes.pop(name) for name in SETTINGS if name in changes}
         try:
-            self.call_action(changes=changes | ({"settings": stated} if stated else {}))
+            self.call_action(changes=changes | ({"settings": settings_changes} if settings_changes else {}))
         except (ValidationFailed, RelyingPartyTaken) as error:
             # The form's fields have the names of the settings.
             details = {name.removeprefix("settings."): told for name, told in (error.details or {}).items()}
@@ -139,7 +142,7 @@ class ChangeSlug(OneTenantView):
     done = _("The slug of %(tenant)s is changed.")
 
     def get_form_kwargs(self) -> Context:
-        return {**super().get_form_kwargs(), "wanted": self.row.slug}
+        return {**super().get_form_kwargs(), "confirmation_text": self.row.slug}
 
     def get_context_data(self, **kwargs: object) -> Context:
         rows = [(name, client_id) for name, client_id in applications_of(tenant_id=self.row.pk)]
@@ -262,7 +265,7 @@ class ChangeByJobView(OneTenantJobView):
         raise NotImplementedError
 
     def get_form_kwargs(self) -> Context:
-        return {**super().get_form_kwargs(), "wanted": self.row.slug, "choices": self.choices()}
+        return {**super().get_form_kwargs(), "confirmation_text": self.row.slug, "choices": self.choices()}
 
 
 class Move(ChangeByJobView):
@@ -319,4 +322,4 @@ class Delete(OneTenantJobView):
         return {**super().names(), "days": settings.DELETED_TENANT_BACKUP_DAYS}
 
     def get_form_kwargs(self) -> Context:
-        return {**super().get_form_kwargs(), "wanted": self.row.slug}
+        return {**super().get_form_kwargs(), "confirmation_text": self.row.slug}

@@ -37,8 +37,10 @@ class MoveForm(TypedName):
     )
     field_order = ("server", "mode", "typed")
 
-    def __init__(self, *, choices: Sequence[tuple[str, str]], wanted: str, **options: Unpack[FormOptions]) -> None:
-        super().__init__(wanted=wanted, **options)
+    def __init__(
+        self, *, choices: Sequence[tuple[str, str]], confirmation_text: str, **options: Unpack[FormOptions]
+    ) -> None:
+        super().__init__(confirmation_text=confirmation_text, **options)
         set_choices(self, "server", choices)
 
 
@@ -55,8 +57,10 @@ class RestoreForm(TypedName):
     )
     field_order = ("file", "mode", "typed")
 
-    def __init__(self, *, choices: Sequence[tuple[str, str]], wanted: str, **options: Unpack[FormOptions]) -> None:
-        super().__init__(wanted=wanted, **options)
+    def __init__(
+        self, *, choices: Sequence[tuple[str, str]], confirmation_text: str, **options: Unpack[FormOptions]
+    ) -> None:
+        super().__init__(confirmation_text=confirmation_text, **options)
         set_choices(self, "file", choices)
 
 

@@ -15,9 +15,9 @@ from identity_platform.audit.models import PlatformEvent
 from identity_platform.audit.origin import current_origin
 from identity_platform.folders import make_folder
 from identity_platform.postgresql.row_errors import first_or
-from tenants import steps
 from tenants.addresses import former_slugs
 from tenants.errors import SlugTaken, UnknownTenant, UpgradeFailed
+from tenants.job_steps import observed_by
 from tenants.jobs import fleet
 from tenants.jobs.moves import Plan, move_tenant, plan_move
 from tenants.jobs.relocation import back_up_tenant, clear_up, has_copy, restore_tenant, try_backup
@@ -69,32 +69,34 @@ def _step(report: Report, step: str) -> None:
 @kind_of_job(PROVISION)
 def provision(job: Job, report: Report) -> None:
     """Create a tenant with its database, client and first admin, who is mailed a link to set a password."""
-    asked = job.params
+    params = job.params
     # This password is never disclosed: the admin sets another one with the link.
-    admin = {"username": asked["username"], "email": asked["email"], "password": generated_password()}
-    report(_("Creating the tenant %(slug)s.") % asked)
-    with steps.observed_by(lambda step: _step(report, step)):
+    admin = {"username": params["username"], "email": params["email"], "password": generated_password()}
+    report(_("Creating the tenant %(slug)s.") % params)
+    with observed_by(lambda step: _step(report, step)):
         try:
             tenant = open_tenant(
-                name=asked["name"], slug=asked["slug"], server=asked["server"] or None, admin=admin
+                name=params["name"], slug=params["slug"], server=params["server"] or None, admin=admin
             ).tenant
         except SlugTaken:
             # If the job was killed after its last step, the tenant with the slug is its own.
-            made = Tenant.objects.filter(slug=asked["slug"], name=asked["name"], created_at__gte=job.created_at)
-            found = made.filter(database__status=State.ACTIVE, admin_users__username=asked["username"]).first()
-            if found is None:
+            made = Tenant.objects.filter(slug=params["slug"], name=params["name"], created_at__gte=job.created_at)
+            provisioned_tenant = made.filter(
+                database__status=State.ACTIVE, admin_users__username=params["username"]
+            ).first()
+            if provisioned_tenant is None:
                 raise
-            tenant = found
+            tenant = provisioned_tenant
     Job.objects.filter(pk=job.pk).update(tenant_id=tenant.pk)
     report(_("The tenant is active."))
-    ask_for_admin_reset(email=asked["email"])
-    report(_("A link to set a password is mailed to %(username)s at %(email)s.") % asked)
+    ask_for_admin_reset(email=params["email"])
+    report(_("A link to set a password is mailed to %(username)s at %(email)s.") % params)
 
 
 @kind_of_job(FINISH)
 def finish(job: Job, report: Report) -> None:
     """Continue an interrupted provisioning."""
-    with steps.observed_by(lambda step: _step(report, step)):
+    with observed_by(lambda step: _step(report, step)):
         provisioning.finish_provisioning(tenant_id=_tenant_of(job).pk)
 
 
@@ -102,7 +104,7 @@ def finish(job: Job, report: Report) -> None:
 def migrate(job: Job, report: Report) -> None:
     """Migrate one tenant's database to the schema of this release."""
     tenant = _tenant_of(job)
-    with steps.observed_by(lambda step: _step(report, step)):
+    with observed_by(lambda step: _step(report, step)):
         result = fleet.migrate_tenants(only=[tenant.slug])
     for failure in result.failed:
         raise UpgradeFailed(failure.reason)
@@ -134,15 +136,15 @@ def delete(job: Job, report: Report) -> None:
         # Killed after the last step.
         report(_("The tenant is deleted."))
         return
-    with steps.observed_by(lambda step: _step(report, step)):
-        kept = remove_tenant(
+    with observed_by(lambda step: _step(report, step)):
+        final_backup = remove_tenant(
             tenant_id=tenant.pk, confirm=tenant.slug, final_backup=not job.params.get("without_backup", False)
         )
     Job.objects.filter(tenant_id=tenant.pk).exclude(pk=job.pk).update(params={}, lines=[], reason="")
     Job.objects.filter(pk=job.pk).update(params={})
     report(_("The tenant is deleted."))
-    if kept.until:
-        until = {"until": f"{kept.until:%Y-%m-%d %H:%M} UTC", "file": kept.file}
+    if final_backup.until:
+        until = {"until": f"{final_backup.until:%Y-%m-%d %H:%M} UTC", "file": final_backup.file}
         report(_("Until %(until)s it can be restored: restore_deleted_tenant %(file)s") % until)
     else:
         report(_("There is no final backup of it."))
@@ -159,7 +161,7 @@ def move(job: Job, report: Report) -> None:
         # Killed after the last step.
         report(_("The tenant is on %(server)s.") % {"server": server})
         return
-    with steps.observed_by(lambda step: _step(report, step)):
+    with observed_by(lambda step: _step(report, step)):
         mapping = move_tenant(tenant_id=tenant.pk, server=server, offline=mode == OFFLINE, progress=report)
     report(_("The tenant is on %(server)s.") % {"server": mapping.server.name})
 
@@ -177,14 +179,14 @@ def _report_plan(plan: Plan, report: Report) -> None:
 
 def backups_of(tenant: Tenant) -> list[str]:
     """Return the names of the tenant's files in the backup folder, newest first."""
-    found: dict[str, str] = {}
+    moments_by_name: dict[str, str] = {}
     # Earlier releases named them by the slug.
     for owner in (str(tenant.pk), tenant.slug, *former_slugs.of(tenant.pk)):
         for file in settings.BACKUP_FOLDER.glob(f"{owner}-*.backup"):
             moment = file.name.removeprefix(f"{owner}-")
             if _BACKUP.fullmatch(moment):
-                found[file.name] = moment
-    return sorted(found, key=lambda name: (found[name], name), reverse=True)
+                moments_by_name[file.name] = moment
+    return sorted(moments_by_name, key=lambda name: (moments_by_name[name], name), reverse=True)
 
 
 @kind_of_job(RESTORE)
@@ -192,7 +194,7 @@ def restore(job: Job, report: Report) -> None:
     """Restore a tenant from a file of the backup folder, or only into a copy that is compared and dropped."""
     tenant, file = _tenant_of(job), settings.BACKUP_FOLDER / Path(job.params["file"]).name
     if job.params["mode"] == DRY_RUN:
-        with steps.observed_by(lambda step: _step(report, step)):
+        with observed_by(lambda step: _step(report, step)):
             try_backup(tenant_id=tenant.pk, file=file)
         report(_("The backup can be restored: its copy had all rows. Nothing was changed."))
         return
@@ -200,7 +202,7 @@ def restore(job: Job, report: Report) -> None:
         # Killed after the switch. Another restore would lose the changes since.
         clear_up(tenant.pk)
     else:
-        with steps.observed_by(lambda step: _step(report, step)):
+        with observed_by(lambda step: _step(report, step)):
             restore_tenant(tenant_id=tenant.pk, file=file)
     report(_("The tenant is restored."))
 

@@ -48,8 +48,8 @@ def tenant_at(request: HttpRequest, tenant_id: UUID) -> Tenant:
         raise PermissionDenied
     if staff.user.tenant_id not in (None, tenant_id):
         raise Http404
-    found = Tenant.objects.select_related("database__server", "figures").exclude(database__status=State.DELETED)
-    tenant = get_object_or_404(found, pk=tenant_id)
+    tenants = Tenant.objects.select_related("database__server", "figures").exclude(database__status=State.DELETED)
+    tenant = get_object_or_404(tenants, pk=tenant_id)
     act_on(request, tenant)
     return tenant
 
@@ -93,7 +93,7 @@ def _buttons(tenant: Tenant, staff: Staff) -> list[Button]:
     if not staff.is_operator or not staff.may("tenants:write"):
         has_settings = may_change_settings(staff) and state not in (State.PROVISIONING, State.DELETING)
         return buttons + ([_button(tenant, "settings", _("Settings"))] if has_settings else [])
-    wanted = [
+    possible_buttons = [
         ("finish", _("Finish provisioning"), "primary", state == State.PROVISIONING),
         ("settings", _("Settings"), "primary", state not in (State.PROVISIONING, State.DELETING)),
         ("slug", _("Change slug"), "default", state not in (State.PROVISIONING, State.DELETING)),
@@ -110,7 +110,9 @@ def _buttons(tenant: Tenant, staff: Staff) -> list[Button]:
         ("resume", _("Resume"), "default", state == State.SUSPENDED),
         ("delete", _("Delete"), "danger", state not in (State.MIGRATING, State.MOVING)),
     ]
-    return buttons + [_button(tenant, name, label, variant) for name, label, variant, allowed in wanted if allowed]
+    return buttons + [
+        _button(tenant, name, label, variant) for name, label, variant, allowed in possible_buttons if allowed
+    ]
 
 
 def _button(tenant: Tenant, name: str, label: str, variant: str = "primary") -> Button:
@@ -170,41 +172,41 @@ def _suspension(tenant: Tenant) -> PlatformEvent | None:
 
 
 def _admins(tenant: Tenant) -> Context:
-    found = AdminUser.objects.filter(tenant=tenant).order_by("-created_at", "id")
+    admins = AdminUser.objects.filter(tenant=tenant).order_by("-created_at", "id")
     rows = [
         [
-            linked("userflow_adminuser", each.pk, each.username),
-            with_encoded_form(each.email),
-            ", ".join(each.mfa_methods) or _("no factor"),
-            _("active") if each.active else _("deactivated"),
+            linked("userflow_adminuser", admin.pk, admin.username),
+            with_encoded_form(admin.email),
+            ", ".join(admin.mfa_methods) or _("no factor"),
+            _("active") if admin.active else _("deactivated"),
         ]
-        for each in found[:SHOWN]
+        for admin in admins[:SHOWN]
     ]
     headers = [_("Admin"), _("E-mail"), _("Factors"), _("State")]
-    return _newest(headers, rows, of=found.count(), more=reverse("admin:userflow_adminuser_changelist"))
+    return _newest(headers, rows, of=admins.count(), more=reverse("admin:userflow_adminuser_changelist"))
 
 
 def _clients(request: HttpRequest, tenant: Tenant) -> Context:
-    found = Client.objects.filter(tenant=tenant).order_by("-created_at", "id")
+    clients = Client.objects.filter(tenant=tenant).order_by("-created_at", "id")
     rows = [
         [
-            _tenant_link(request, tenant, "userflow_client", each.pk, each.name),
-            each.type,
-            _("yes") if each.is_default else "",
-            _("active") if each.active else _("deactivated"),
+            _tenant_link(request, tenant, "userflow_client", client.pk, client.name),
+            client.type,
+            _("yes") if client.is_default else "",
+            _("active") if client.active else _("deactivated"),
         ]
-        for each in found[:SHOWN]
+        for client in clients[:SHOWN]
     ]
     headers = [_("Client"), _("Type"), _("Default"), _("State")]
     more = _tenant_path(request, tenant, reverse("admin:userflow_client_changelist"))
-    return _newest(headers, rows, of=found.count(), more=more)
+    return _newest(headers, rows, of=clients.count(), more=more)
 
 
 def _services(request: HttpRequest, tenant: Tenant) -> Context:
-    found = Service.objects.filter(tenant=tenant).order_by("-created_at", "-id")
+    services = Service.objects.filter(tenant=tenant).order_by("-created_at", "-id")
     rows = [
-        [_tenant_link(request, tenant, "registry_service", each.pk, each.name), each.type, each.status]
-        for each in found[:SHOWN]
+        [_tenant_link(request, tenant, "registry_service", service.pk, service.name), service.type, service.status]
+        for service in services[:SHOWN]
     ]
     # A counter that triggers maintain: a tenant may have a hundred thousand services.
     counts = ServiceCount.objects.filter(tenant_id=tenant.pk, type="").values_list("services", flat=True)

@@ -73,8 +73,8 @@ def is_oauth(path: str) -> bool:
     return error_format_of(path) is OAUTH
 
 
-def _union(stated: list[Any]) -> Any:
-    keys = Counter(key for each in stated for key in each)
+def _union(contributions: list[Any]) -> Any:
+    keys = Counter(key for each in contributions for key in each)
     if repeated := [key for key, count in keys.items() if count > 1]:
         raise ImproperlyConfigured(f"Several apps state {repeated}.")
-    return reduce(operator.or_, stated)
+    return reduce(operator.or_, contributions)

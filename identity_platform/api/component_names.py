@@ -25,8 +25,8 @@ def rename(document: Schema, names: Mapping[str, str]) -> None:
     """Rename schemas. Raises ValueError if schemas of different shapes would have one name."""
     renamed: Schema = {}
     for name, schema in document["components"]["schemas"].items():
-        kept = renamed.setdefault(names[name], schema)
-        if _shape(kept) != _shape(schema):
+        first_schema = renamed.setdefault(names[name], schema)
+        if _shape(first_schema) != _shape(schema):
             raise ValueError(f"Two schemas of different shapes would be named {names[name]}.")
     document["components"]["schemas"] = renamed
     for part in objects_in(document):

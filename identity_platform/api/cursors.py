@@ -29,25 +29,25 @@ class Position:
     page: int
 
 
-def write_cursor(position: Position, *, key: bytes, asked: bytes) -> str:
-    """Return the cursor of a position. `asked` identifies the tenant, the list and its filters."""
+def write_cursor(position: Position, *, key: bytes, list_id: bytes) -> str:
+    """Return the cursor of a position. `list_id` identifies the tenant, the list and its filters."""
     microseconds = (position.created_at - _EPOCH) // _MICROSECOND
     content = _LAYOUT.pack(microseconds, position.id.bytes, min(position.page, 2**32 - 1))
-    return base64.urlsafe_b64encode(content + _digest(content, key, asked)).decode().rstrip("=")
+    return base64.urlsafe_b64encode(content + _digest(content, key, list_id)).decode().rstrip("=")
 
 
-def read_cursor(text: str, *, key: bytes, asked: bytes) -> Position:
+def read_cursor(text: str, *, key: bytes, list_id: bytes) -> Position:
     """Return the position that a cursor names. Raises CursorInvalid, also for a cursor of another list or other filters."""
     try:
         sealed = base64.b64decode(f"{text}=", altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         raise CursorInvalid from None
     content, digest = sealed[: _LAYOUT.size], sealed[_LAYOUT.size :]
-    if len(text) != LENGTH or not hmac.compare_digest(digest, _digest(content, key, asked)):
+    if len(text) != LENGTH or not hmac.compare_digest(digest, _digest(content, key, list_id)):
         raise CursorInvalid
     microseconds, id_, page = _LAYOUT.unpack(content)
     return Position(_EPOCH + microseconds * _MICROSECOND, UUID(bytes=id_), page)
 
 
-def _digest(content: bytes, key: bytes, asked: bytes) -> bytes:
-    return keyed_digest(content + asked, key=key, purpose="list cursor")[:_DIGEST_BYTES]
+def _digest(content: bytes, key: bytes, list_id: bytes) -> bytes:
+    return keyed_digest(content + list_id, key=key, purpose="list cursor")[:_DIGEST_BYTES]

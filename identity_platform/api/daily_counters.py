@@ -57,10 +57,10 @@ def append_to(pipe: Pipeline) -> None:
 def read(name: str, days: int) -> dict[date, Mapping[str, int]]:
     """Return the counters of today and the days before; days without counters and unreachable ones are left out."""
     today = datetime.now(UTC).date()
-    found: dict[date, Mapping[str, int]] = {}
+    totals_by_day: dict[date, Mapping[str, int]] = {}
     with suppress(redis.RedisError, OSError):
         for day in (today - timedelta(days=back) for back in range(days)):
             fields = cast("dict[bytes, bytes]", valkey.client().hgetall(key_of(name, day)))
             if fields:
-                found[day] = {field.decode(): int(total) for field, total in fields.items()}
-    return found
+                totals_by_day[day] = {field.decode(): int(total) for field, total in fields.items()}
+    return totals_by_day

@@ -36,8 +36,8 @@ def used_components(components: Document, paths: Document) -> Document:
         used |= unread
         unread = {target for kind, name in unread for target in _references(components[kind][name])} - used
     return {
-        kind: {name: content for name, content in named.items() if (kind, name) in used}
-        for kind, named in components.items()
+        kind: {name: content for name, content in components_of_kind.items() if (kind, name) in used}
+        for kind, components_of_kind in components.items()
     }
 
 

@@ -92,12 +92,12 @@ class ErrorResponses:
         if "Public" in lacking:
             lacking = [word for word in lacking if word != "AnyLevel"]
         if not extra:
-            named = PHRASES[status].replace(" ", "")
+            extra_name = PHRASES[status].replace(" ", "")
         elif len(extra) == 1:
-            named = "".join(word.capitalize() for word in extra[0].split("_"))
+            extra_name = "".join(word.capitalize() for word in extra[0].split("_"))
         else:
-            named = api_part().response_names.get(" ".join(extra), "")
-        return named and f"{self.format.prefix}{''.join(lacking)}{named}"
+            extra_name = api_part().response_names.get(" ".join(extra), "")
+        return extra_name and f"{self.format.prefix}{''.join(lacking)}{extra_name}"
 
     def _implied(self, status: int) -> Mapping[str, set[str]]:
         by_group: dict[str, set[str]] = defaultdict(set)

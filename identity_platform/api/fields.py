@@ -369,9 +369,9 @@ class Items(StrictField, serializers.ListField):
         return {"type": "array", "items": entry, "maxItems": self.max_length, **least}
 
 
-def fields_of(shape: type[serializers.Serializer[object]], row: object, **stated: object) -> dict[str, object]:
-    """Return the fields that `shape` declares: those in `stated`, else the row's attributes of the same names.
+def fields_of(shape: type[serializers.Serializer[object]], row: object, **overrides: object) -> dict[str, object]:
+    """Return the fields that `shape` declares: those in `overrides`, else the row's attributes of the same names.
 
     The renderer formats the values. The serializer's own `data` would do that here, field by field, at many times the cost.
     """
-    return {name: stated[name] if name in stated else getattr(row, name) for name in shape._declared_fields}
+    return {name: overrides[name] if name in overrides else getattr(row, name) for name in shape._declared_fields}

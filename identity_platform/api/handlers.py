@@ -79,7 +79,7 @@ def as_api_error(problem: BaseException) -> errors.ApiError:
 def about_database(problem: BaseException) -> dict[str, object]:
     """Return the server, the tenant (None: the global database) and the SQLSTATE of a database error."""
     driver = problem.__cause__ if isinstance(problem.__cause__, DriverError) else problem
-    server, tenant = getattr(driver, "place", (None, None))
+    server, tenant = getattr(driver, "server_and_tenant", (None, None))
     sqlstate = getattr(driver, "sqlstate", None)
     return {"server": server, "tenant": tenant, "error": type(driver).__qualname__, "sqlstate": sqlstate}
 
@@ -142,8 +142,8 @@ def _headers(error: errors.ApiError, request: "Request") -> dict[str, str]:
     scheme, _, parameters = headers.get("WWW-Authenticate", "").partition(" ")
     if scheme == "Bearer" and request.META.get("HTTP_AUTHORIZATION", "")[:5].lower() == "dpop ":
         # In the scheme of the request (RFC 9449 section 7.1).
-        stated = ", ".join(filter(None, (parameters, f'algs="{errors.DPOP_ALGORITHMS}"')))
-        headers = {**headers, "WWW-Authenticate": f"DPoP {stated}"}
+        challenge = ", ".join(filter(None, (parameters, f'algs="{errors.DPOP_ALGORITHMS}"')))
+        headers = {**headers, "WWW-Authenticate": f"DPoP {challenge}"}
     return {**error_format_of(request.path).headers, **headers}
 
 

@@ -49,8 +49,12 @@ def _extract_bases(schemas: dict[str, Schema]) -> None:
 
 
 def _is_base(base: Schema, schema: Schema) -> bool:
-    theirs, own = base.get("properties", {}), schema.get("properties", {})
-    return FEWEST <= len(theirs) < len(own) and theirs.items() <= own.items() and _required(base) <= _required(schema)
+    base_properties, properties = base.get("properties", {}), schema.get("properties", {})
+    return (
+        FEWEST <= len(base_properties) < len(properties)
+        and base_properties.items() <= properties.items()
+        and _required(base) <= _required(schema)
+    )
 
 
 def _required(schema: Schema) -> set[str]:
@@ -58,8 +62,8 @@ def _required(schema: Schema) -> set[str]:
 
 
 def _extended(name: str, base: Schema, schema: Schema) -> Schema:
-    own: Schema = {key: field for key, field in schema["properties"].items() if key not in base["properties"]}
+    properties: Schema = {key: field for key, field in schema["properties"].items() if key not in base["properties"]}
     required = sorted(_required(schema) - _required(base))
-    added = {"type": "object", "properties": own, **({"required": required} if required else {})}
-    kept = {key: value for key, value in schema.items() if key not in (*added, "required")}
-    return {**kept, "allOf": [{"$ref": f"#/components/schemas/{name}"}, added]}
+    added = {"type": "object", "properties": properties, **({"required": required} if required else {})}
+    unshared = {key: value for key, value in schema.items() if key not in (*added, "required")}
+    return {**unshared, "allOf": [{"$ref": f"#/components/schemas/{name}"}, added]}

@@ -49,7 +49,7 @@ def is_enabled(logger: str, level: int) -> bool:
     if timed:
         now = time.monotonic()
         for area in (logger.removeprefix(_PREFIX), PLATFORM):
-            found = timed.get(area)
-            if found is not None and now < found.ends_at:
-                return level >= found.level
+            timed_level = timed.get(area)
+            if timed_level is not None and now < timed_level.ends_at:
+                return level >= timed_level.level
     return level >= _configured

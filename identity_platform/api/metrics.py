@@ -77,8 +77,8 @@ def add_collector(name: str, collect: Collect) -> None:
 def gauge(name: str, text: str, labels: Iterable[str], values: Iterable[tuple[Iterable[object], float]]) -> Metric:
     """Return a gauge with one sample for each of `values`: (values of the labels, value)."""
     family = GaugeMetricFamily(name, text, labels=list(labels))
-    for stated, value in values:
-        family.add_metric([str(label) for label in stated], value)
+    for label_values, value in values:
+        family.add_metric([str(label) for label in label_values], value)
     return family
 
 
@@ -124,14 +124,14 @@ class _Collectors(Collector):
         outcomes: list[tuple[list[str], float]] = []
         for name, collect in self._collectors.items():
             try:
-                found = list(collect())
+                families = list(collect())
             except Exception as problem:
                 log.warning("metrics_not_collected", collector=name, kind=type(problem).__qualname__)
-                found = []
+                families = []
                 outcomes.append(([name], 0.0))
             else:
                 outcomes.append(([name], 1.0))
-            yield from found
+            yield from families
         yield gauge("identity_collector_up", "1 if the collector succeeded in this scrape.", ["collector"], outcomes)
 
 

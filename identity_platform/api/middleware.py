@@ -42,8 +42,8 @@ class ApiMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         began = time.perf_counter()
-        stated = request.META.get("HTTP_X_REQUEST_ID", "")
-        request_id = stated if SANE_REQUEST_ID.fullmatch(stated) else uuid.uuid4().hex
+        sent_id = request.META.get("HTTP_X_REQUEST_ID", "")
+        request_id = sent_id if SANE_REQUEST_ID.fullmatch(sent_id) else uuid.uuid4().hex
         request.request_id = request_id  # type: ignore[attr-defined]  # read by the audit trail and the views
         structlog.contextvars.bind_contextvars(request_id=request_id)
         set_origin(

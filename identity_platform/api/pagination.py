@@ -41,9 +41,9 @@ def offset(page: int, limit: int) -> int:
     return min((page - 1) * limit, LARGEST_OFFSET)
 
 
-def filtered(rows: "QuerySet[Row]", **stated: object) -> "QuerySet[Row]":
+def filtered(rows: "QuerySet[Row]", **lookups: object) -> "QuerySet[Row]":
     """Filter by the look-ups that are stated, not None."""
-    return rows.filter(**{lookup: value for lookup, value in stated.items() if value is not None})
+    return rows.filter(**{lookup: value for lookup, value in lookups.items() if value is not None})
 
 
 def page_of(ordered: "QuerySet[Model]", page: int, limit: int) -> Page:
@@ -72,10 +72,10 @@ class CursorField(serializers.Serializer[object]):
 
     def to_internal_value(self, data: object) -> dict[str, Any]:
         """Reject a cursor together with a page."""
-        found = cast(dict[str, Any], super().to_internal_value(data))
-        if "cursor" in found and cast(Mapping[str, object], data).get("page") is not None:
+        fields = cast(dict[str, Any], super().to_internal_value(data))
+        if "cursor" in fields and cast(Mapping[str, object], data).get("page") is not None:
             raise serializers.ValidationError({"cursor": ["Send either `page` or `cursor`."]})
-        return found
+        return fields
 
 
 class NextCursorOut(serializers.Serializer[object]):

@@ -149,19 +149,19 @@ def json_object(raw: bytes) -> dict[str, Any]:
         raise MalformedBody("The body begins with a byte order mark. Send UTF-8 without one.")
     _check_size(raw)
     try:
-        found = _decoder.decode(text)
+        document = _decoder.decode(text)
     except json.JSONDecodeError as problem:
         # The message of the standard library names what was expected and where, never what was sent.
         raise MalformedBody(
             f"The body is not valid JSON: {problem.msg} at line {problem.lineno}, column {problem.colno}."
         ) from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise MalformedBody('The body must be a JSON object: {"name": value, ...}.')
     # Walking costs more than parsing, so only text that could contain an error is walked: with an escape of NUL or of half
     # a surrogate pair.
     if "\\u0000" in text or "\\ud" in text or "\\uD" in text:
-        _walk(found)
-    return found
+        _walk(document)
+    return document
 
 
 _TOO_DEEP = f"The body is nested more than {DEEPEST} levels deep."
@@ -227,12 +227,12 @@ def _shown(name: str) -> str:
 
 
 def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         counts = Counter(name for name, _ in pairs)
         twice = next(name for name, times in counts.items() if times > 1)
         raise MalformedBody(f"The field {_shown(twice)!r} appears more than once.")
-    return found
+    return members
 
 
 def _whole(digits: str) -> int | float:
@@ -261,19 +261,23 @@ _decoder = json.JSONDecoder(
 )
 
 
-def _require_type(stated: str | None, wanted: str) -> None:
-    if stated is None or stated == wanted:
+def _require_type(content_type: str | None, media_type: str) -> None:
+    if content_type is None or content_type == media_type:
         return
-    kind, semicolon, parameter = stated.partition(";")
+    kind, semicolon, parameter = content_type.partition(";")
     # UTF-7 and similar charsets turn harmless bytes into quotes and brackets, so UTF-8 is the only parameter allowed.
-    if kind.strip().lower() != wanted or (semicolon and not _UTF_8.fullmatch(parameter)):
-        raise UnsupportedMediaType.expecting(wanted)
+    if kind.strip().lower() != media_type or (semicolon and not _UTF_8.fullmatch(parameter)):
+        raise UnsupportedMediaType.expecting(media_type)
 
 
 def _read(stream: IO[bytes], parser_context: Mapping[str, object] | None) -> bytes:
     meta: Mapping[str, object] = getattr((parser_context or {}).get("request"), "META", {})
-    stated = str(meta.get("CONTENT_LENGTH") or "")
-    length = int(stated) if stated.isascii() and stated.isdigit() and len(stated) < 20 else None
+    content_length = str(meta.get("CONTENT_LENGTH") or "")
+    length = (
+        int(content_length)
+        if content_length.isascii() and content_length.isdigit() and len(content_length) < 20
+        else None
+    )
     if str(meta.get("HTTP_CONTENT_ENCODING", "")).strip().lower() not in ("", "identity"):
         # A megabyte of zeros is a kilobyte compressed, so bodies are not decompressed (RFC 9110 section 15.5.16).
         raise UnsupportedMediaType(
@@ -309,12 +313,12 @@ def _parameters(raw: bytes) -> dict[str, str]:
 
 
 def _unique(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     for name, value in pairs:
-        if name in found:
+        if name in parameters:
             raise Ambiguous(f"The parameter {_shown(name)!r} appears more than once.", name, "Send it once.")
-        found[name] = value
-    return found
+        parameters[name] = value
+    return parameters
 
 
 def _text(encoded: bytes, name: str) -> str:

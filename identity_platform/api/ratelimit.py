@@ -72,14 +72,14 @@ def take_back(*usages: Usage) -> None:
 
 
 def _ask_library(limit: Limit, *, increment: bool) -> Usage:
-    found = core.get_usage(
+    usage = core.get_usage(
         request=None,
         group=limit.group,
         key=lambda *_: limit.key,
         rate=(limit.limit, limit.period),
         increment=increment,
     )
-    total, ends = found["count"], int(time.time()) + found["time_left"]
+    total, ends = usage["count"], int(time.time()) + usage["time_left"]
     return _usage(limit, total, ends, limited=total > limit.limit if increment else total >= limit.limit)
 
 

@@ -102,13 +102,13 @@ class ContractSchema(AutoSchema):
 
     def _get_request_body(self, direction: str = "request") -> Any:
         # drf-spectacular leaves out the body of a DELETE, though RFC 9110 section 9.3.5 lets an API define one.
-        stated = self.method
-        if stated == "DELETE" and self.contract.body:
+        method = self.method
+        if method == "DELETE" and self.contract.body:
             self.method = "POST"
         try:
             return super()._get_request_body(direction)  # type: ignore[no-untyped-call]  # it has no types
         finally:
-            self.method = stated
+            self.method = method
 
     def get_auth(self) -> list[dict[str, object]]:
         token: list[dict[str, object]] = [{"bearer": []}, {"oauth2": []}]
@@ -172,7 +172,7 @@ class ContractSchema(AutoSchema):
     def _get_response_headers_for_code(self, status_code: str, direction: str = "response") -> dict[str, Any]:
         """Return references to the headers of a response."""
         contract, names = self.contract, ["X-Request-ID"]
-        stated = {**contract.answer_headers, **contract.limit_headers}
+        described_headers = {**contract.answer_headers, **contract.limit_headers}
         if status_code in map(str, contract.returns):
             names += contract.answer_headers
         if status_code != "401":
@@ -185,7 +185,7 @@ class ContractSchema(AutoSchema):
             names.append("Accept-Encoding")
         if is_oauth(self.path):
             names.append("Cache-Control")
-        return {name: self._header(name, stated.get(name)) for name in names}
+        return {name: self._header(name, described_headers.get(name)) for name in names}
 
     def _header(self, name: str, meaning: str | None) -> dict[str, Any]:
         kind, described = (

@@ -39,9 +39,9 @@ def _inline_single_responses(document: Schema) -> None:
         if "$ref" in response
     ]
     uses = Counter(name for _, _, name in places)
-    for found, status, name in places:
+    for operation_responses, status, name in places:
         if uses[name] == 1:
-            found[status] = response = responses.pop(name)
+            operation_responses[status] = response = responses.pop(name)
             content = response["content"]["application/json"]
             content["schema"] = schemas.pop(content["schema"]["$ref"].removeprefix(_SCHEMAS))
 
@@ -74,9 +74,9 @@ def _share_properties(schemas: Schema) -> None:
             for name, field in () if owner.endswith("Error") else _fields(schema, owner):
                 if is_type(core := _core(field)):
                     uses[json.dumps(core, sort_keys=True)].append((name, field))
-        for found in uses.values():
-            if len(found) > 1:
-                _share(found, schemas)
+        for occurrences in uses.values():
+            if len(occurrences) > 1:
+                _share(occurrences, schemas)
 
 
 def _share(uses: Sequence[tuple[str, Schema]], schemas: Schema) -> None:

@@ -11,9 +11,9 @@ SECONDS: Final = 10
 _kept: Final = LocMemCache("totals", {"max_entries": 1000})
 
 
-def total_of(asked: bytes, count: Callable[[], int]) -> int:
-    """Return the number that `count` returns. `asked` identifies the tenant, the list and its filters."""
-    key = hashlib.sha256(asked).hexdigest()
+def total_of(list_id: bytes, count: Callable[[], int]) -> int:
+    """Return the number that `count` returns. `list_id` identifies the tenant, the list and its filters."""
+    key = hashlib.sha256(list_id).hexdigest()
     total: int | None = _kept.get(key)
     if total is None:
         total = count()

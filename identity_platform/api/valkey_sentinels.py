@@ -29,8 +29,8 @@ def sentinel_pool(url: str, **options: object) -> SentinelConnectionPool:
     """
     scheme, _, rest = url.partition("://")
     rest, _, query = rest.partition("?")
-    place, _, path = rest.partition("/")
-    login, _, hosts = place.rpartition("@")
+    authority, _, path = rest.partition("/")
+    login, _, hosts = authority.rpartition("@")
     service, _, database = path.partition("/")
     unknown = set(parse_qs(query)) - set(QUERY)
     if not service or unknown or (database and not database.isdecimal()):
@@ -44,8 +44,8 @@ def sentinel_pool(url: str, **options: object) -> SentinelConnectionPool:
     to_sentinels |= {QUERY[name]: values[0] for name, values in parse_qs(query).items()}
     # The next Sentinel is asked at once instead.
     to_sentinels |= {"retry": Retry(NoBackoff(), 0), "ssl": scheme.startswith("rediss")}
-    asked = [_host_and_port(part) for part in hosts.split(",")]
-    sentinels = Sentinel(asked, sentinel_kwargs=to_sentinels)  # type: ignore[no-untyped-call]
+    addresses = [_host_and_port(part) for part in hosts.split(",")]
+    sentinels = Sentinel(addresses, sentinel_kwargs=to_sentinels)  # type: ignore[no-untyped-call]
     return SentinelConnectionPool(service, sentinels, **to_server)  # type: ignore[no-untyped-call]
 
 

@@ -112,16 +112,16 @@ def _kept(shape: Shape) -> serializers.BaseSerializer[object]:
     return shape()
 
 
-def _messages(found: object, path: str = "") -> dict[str, list[str]]:
+def _messages(errors: object, path: str = "") -> dict[str, list[str]]:
     """Flatten nested serializer errors to a map from field path to messages."""
     flat: dict[str, list[str]] = {}
-    if isinstance(found, Mapping):
-        for name, inner in found.items():
+    if isinstance(errors, Mapping):
+        for name, inner in errors.items():
             flat.update(_messages(inner, f"{path}.{name}" if path else str(name)))
-    elif isinstance(found, list) and found and isinstance(found[0], Mapping | list):
-        for index, inner in enumerate(found):
+    elif isinstance(errors, list) and errors and isinstance(errors[0], Mapping | list):
+        for index, inner in enumerate(errors):
             if inner:
                 flat.update(_messages(inner, f"{path}[{index}]"))
     else:
-        flat[path] = [str(message) for message in (found if isinstance(found, list) else [found])]
+        flat[path] = [str(message) for message in (errors if isinstance(errors, list) else [errors])]
     return flat

@@ -146,9 +146,9 @@ def newest_link(trail: Trail, kind: str | None = None) -> Seal | None:
 
 def links_from(trail: Trail, first: int) -> Iterator[Seal]:
     """Return the links from that number on, read in batches."""
-    while found := list(trail.links.filter(number__gte=first).order_by("number")[:LINK_SIZE]):
-        yield from found
-        first = found[-1].number + 1
+    while links := list(trail.links.filter(number__gte=first).order_by("number")[:LINK_SIZE]):
+        yield from links
+        first = links[-1].number + 1
 
 
 def _microseconds(moment: datetime) -> int:

@@ -49,8 +49,8 @@ def by_builds() -> dict[str, Verify]:
     Its memory comes from malloc, which keeps it for the next hash. libsodium maps and clears 19 MiB for each.
     """
     flags = _flags_of_processor()
-    found = {extension: _library(extension) for extension in _EXTENSIONS if extension in flags}
-    return {extension: partial(_by_library, library) for extension, library in found.items() if library is not None}
+    libraries = {extension: _library(extension) for extension in _EXTENSIONS if extension in flags}
+    return {extension: partial(_by_library, library) for extension, library in libraries.items() if library is not None}
 
 
 def _by_library(library: Any, encoded: bytes, password: bytes) -> bool:
@@ -99,8 +99,10 @@ def by_libsodium(encoded: bytes, password: bytes) -> bool:
 def fastest() -> Verify:
     """Return the implementation that takes the least CPU for the known answer, of those that know it. Takes 0.1 s, once."""
     candidates: tuple[Verify, ...] = (by_libsodium, by_argon2_cffi, *by_builds().values())
-    found = {one: min(_seconds(one) for _ in range(_TIMED)) for one in candidates if _knows(one)}
-    return min(found, key=found.__getitem__)
+    seconds_by_candidate = {
+        candidate: min(_seconds(candidate) for _ in range(_TIMED)) for candidate in candidates if _knows(candidate)
+    }
+    return min(seconds_by_candidate, key=seconds_by_candidate.__getitem__)
 
 
 def _knows(verify: Verify) -> bool:

@@ -99,7 +99,7 @@ class PlacedErrors(DatabaseErrorWrapper):
         if isinstance(problem, ReadOnlySqlTransaction):
             self.wrapper.leave_standby()  # type: ignore[attr-defined]  # DatabaseWrapper's, below
         if isinstance(problem, Error):
-            problem.place = self.wrapper.named()  # type: ignore[attr-defined]  # read by api.handlers
+            problem.server_and_tenant = self.wrapper.server_and_tenant()  # type: ignore[attr-defined]  # read by api.handlers
         super().__exit__(kind, problem, trace)
 
 
@@ -152,8 +152,8 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def wrap_database_errors(self) -> PlacedErrors:
         return PlacedErrors(self)
 
-    def named(self) -> tuple[str | None, UUID | None]:
-        """The names of server and tenant; no tenant means the global database."""
+    def server_and_tenant(self) -> tuple[str | None, UUID | None]:
+        """Return the names of server and tenant; no tenant means the global database."""
         return MAIN_SERVER, None
 
     def get_connection_params(self) -> dict[str, Any]:

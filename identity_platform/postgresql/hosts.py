@@ -41,11 +41,11 @@ def in_order(known: tuple[Place, ...]) -> dict[str, str]:
     return {"host": ",".join(host for host, _ in order), "port": ",".join(port for _, port in order)}
 
 
-def found(known: tuple[Place, ...], primary: Place) -> None:
+def remember_primary(known: tuple[Place, ...], primary: Place) -> None:
     """Try this host first from now on."""
     order = _orders.get(known, known)
     if primary in order and order[0] != primary:
-        _orders[known] = (primary, *(place for place in order if place != primary))
+        _orders[known] = (primary, *(host for host in order if host != primary))
 
 
 def lost(known: tuple[Place, ...], primary: Place) -> None:

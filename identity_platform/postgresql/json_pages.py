@@ -54,16 +54,16 @@ def read_page(
     """
     start = offset(page, limit)
     if far is None or start < far:
-        found = rows(Slice(limit, start))
-        cursor.execute(f"SELECT ({total.sql}), ({found.sql})", [*total.values, *found.values])
+        query = rows(Slice(limit, start))
+        cursor.execute(f"SELECT ({total.sql}), ({query.sql})", [*total.values, *query.values])
         count, text = cursor.fetchone()
         return count, text
     cursor.execute(total.sql, total.values)
     [count] = cursor.fetchone()
     if start >= count:
         return count, "[]"
-    found = rows(far_slice(start, limit, count))
-    cursor.execute(found.sql, found.values)
+    query = rows(far_slice(start, limit, count))
+    cursor.execute(query.sql, query.values)
     [text] = cursor.fetchone()
     return count, text
 

@@ -15,10 +15,10 @@ Row = TypeVar("Row")
 
 def first_or(rows: "QuerySet[Any, Row]", error: type[ApiError]) -> Row:
     """Return the first row, or raise this error if there is none."""
-    found = rows.first()
-    if found is None:
+    row = rows.first()
+    if row is None:
         raise error
-    return found
+    return row
 
 
 @contextmanager

@@ -57,7 +57,7 @@ class TimeoutConnection(Connection[object]):
 
     # All hosts of the server where it has several, else empty, and the one of this connection.
     places: tuple[hosts.Place, ...] = ()
-    place: hosts.Place = ("", "")
+    connected_host: hosts.Place = ("", "")
     # Whether the server crashed, hung or is gone from the network, as opposed to one that ended this connection.
     unreachable: bool = False
     # Whether the thread's limit is used up.
@@ -76,8 +76,8 @@ class TimeoutConnection(Connection[object]):
             # None is the primary yet, or the first was waited for in vain: the next attempt begins with another.
             hosts.lost(places, hosts.places(parameters)[0])
             raise
-        raw.places, raw.place = places, (raw.info.host, str(raw.info.port))
-        hosts.found(places, raw.place)
+        raw.places, raw.connected_host = places, (raw.info.host, str(raw.info.port))
+        hosts.remember_primary(places, raw.connected_host)
         return raw
 
     def wait(self, gen: PQGen[Result], interval: float = 0.1, timeout: float | None = None) -> Result:
@@ -92,7 +92,7 @@ class TimeoutConnection(Connection[object]):
             if limited and self.pgconn.transaction_status == TransactionStatus.ACTIVE:
                 self._give_up()
             if self.unreachable and self.places:
-                hosts.lost(self.places, self.place)
+                hosts.lost(self.places, self.connected_host)
             raise
 
     def _give_up(self) -> None:

@@ -93,8 +93,8 @@ def main() -> None:
             # In production they are services of their own; here everything works after one command.
             sample = sample_application(settings.DEMO_PORT) if embedded.attached() else ""
             load_before_forking()
-            wanted = (*WORKER_COMMANDS, *([SAMPLE_COMMAND] if sample else []))
-            commands = [name for name in wanted if name in get_commands()] if embedded.attached() else []
+            command_names = (*WORKER_COMMANDS, *([SAMPLE_COMMAND] if sample else []))
+            commands = [name for name in command_names if name in get_commands()] if embedded.attached() else []
             worker_processes = WorkerProcesses(commands)
             try:
                 listen(listener)

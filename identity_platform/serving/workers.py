@@ -88,15 +88,15 @@ class WorkerProcesses:
                 if worker.process is None and worker.due <= now:
                     worker.start()
             self._started.set()
-            living = {one.process.sentinel: one for one in self._processes if one.process is not None}
-            pauses = [one.due - now for one in self._processes if one.process is None]
+            living = {worker.process.sentinel: worker for worker in self._processes if worker.process is not None}
+            pauses = [worker.due - now for worker in self._processes if worker.process is None]
             ended = connection.wait([self._stop_read, *living], timeout=min(pauses, default=None))
             if self._stop_read in ended:
                 break
             for sentinel in ended:
                 if isinstance(sentinel, int):
                     living[sentinel].mark_ended()
-        processes = [one.process for one in self._processes if one.process is not None]
+        processes = [worker.process for worker in self._processes if worker.process is not None]
         for process in processes:
             process.terminate()
         for process in processes:

@@ -43,7 +43,7 @@ class Report:
     """Takes faults as they are found; writes them to a file, if there is one, and keeps the first of them."""
 
     file: "ReportFile | None" = None
-    kept: list[RowError] = field(default_factory=list)
+    first_faults: list[RowError] = field(default_factory=list)
     # What is to be said of the whole.
     notes: list[str] = field(default_factory=list)
     most: int = SHOWN
@@ -51,10 +51,10 @@ class Report:
 
     def take(self, faults: Iterable[RowError]) -> None:
         """Add the faults of a batch, in the order of their lines."""
-        for fault in sorted(faults, key=lambda found: found.line):
+        for fault in sorted(faults, key=lambda fault: fault.line):
             self.faults += 1
-            if len(self.kept) < self.most:
-                self.kept.append(fault)
+            if len(self.first_faults) < self.most:
+                self.first_faults.append(fault)
             if self.file is not None:
                 self.file.write(fault)
         if self.file is not None:

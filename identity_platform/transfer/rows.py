@@ -56,10 +56,10 @@ class _StructureBroken(Exception):
     """Where the next row begins cannot be known."""
 
 
-def format_of(name: str, stated: str | None) -> str:
-    """`csv` or `jsonl`: what was stated, or what the file's name ends in. FileUnusable when neither says."""
-    if stated is not None:
-        return stated
+def format_of(name: str, explicit_form: str | None) -> str:
+    """Return `csv` or `jsonl`: the explicit form, else what the file's name ends in. Raises FileUnusable if neither says."""
+    if explicit_form is not None:
+        return explicit_form
     for ending, form in ((".csv", CSV), (".jsonl", JSONL), (".ndjson", JSONL)):
         if name.lower().endswith(ending):
             return form

@@ -93,23 +93,23 @@ class Batch:
 
 
 def begin(runs: "models.QuerySet[Run]", owner: dict[str, object], *, digest: str, options: Options) -> Run:
-    """The run of this file: a new one, or the interrupted one, held by us from now on. Call it in a transaction.
+    """Return the run of this file: a new one, or the interrupted one, ours from now on. Call it in a transaction.
 
     `runs` are those of one tenant, `owner` the columns that say so. Raises ImportRunning, NothingToResume.
     """
-    found = runs.filter(digest=digest, ended_at=None).select_for_update().first()
-    if found is None and options.resume:
+    unfinished = runs.filter(digest=digest, ended_at=None).select_for_update().first()
+    if unfinished is None and options.resume:
         raise NothingToResume
-    if found is not None:
+    if unfinished is not None:
         asked_for = options.resume or options.restart
-        if not asked_for and found.touched_at > now() - SILENT_AFTER:
+        if not asked_for and unfinished.touched_at > now() - SILENT_AFTER:
             raise ImportRunning
         if not options.restart:
-            found.holder, found.touched_at = uuid.uuid4(), now()
-            found.save(update_fields=["holder", "touched_at"])
-            return found
-        found.ended_at = now()
-        found.save(update_fields=["ended_at"])
+            unfinished.holder, unfinished.touched_at = uuid.uuid4(), now()
+            unfinished.save(update_fields=["holder", "touched_at"])
+            return unfinished
+        unfinished.ended_at = now()
+        unfinished.save(update_fields=["ended_at"])
     try:
         return runs.create(digest=digest, **owner)
     except IntegrityError as clash:
@@ -155,9 +155,9 @@ def take_all(
 
     with ThreadPoolExecutor(1, "import-reader") as reader:
         coming = reader.submit(next_one)
-        while (found := coming.result()) is not None:
+        while (judged_batch := coming.result()) is not None:
             coming = reader.submit(next_one)
-            batch, judged = found
+            batch, judged = judged_batch
             total.add(apply(batch, judged).tally)
             seen(total, batch[-1].end)
     return total

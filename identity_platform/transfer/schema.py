@@ -30,10 +30,10 @@ def name_list(text: str) -> list[object]:
     """Read a JSON array of names, or names separated by semicolons."""
     if text.lstrip().startswith("["):
         try:
-            found = json.loads(text)
+            names = json.loads(text)
         except (ValueError, RecursionError):
             raise ValueError('Separate names by semicolons, or write JSON: ["one", "two"].') from None
-        return list(found)
+        return list(names)
     return [name for piece in text.split(";") if (name := piece.strip())]
 
 

@@ -18,15 +18,15 @@ _QUIET_SECONDS = 600
 
 @contextmanager
 def temporary_folder(parent: Path | None = None) -> Iterator[Path]:
-    """A folder in `parent` (else where temporary files go) that only its owner can enter, removed at the end.
+    """Yield a folder in `parent` (else where temporary files go) that only its owner can enter, removed at the end.
 
     Those that killed jobs have left beside it ten minutes ago or earlier are removed first: nothing else would, and a
     tenant's dump would lie there for good. Raises OSError.
     """
-    place = parent or Path(gettempdir())
-    for left in place.glob(f"{_PREFIX}*"):
+    directory = parent or Path(gettempdir())
+    for left in directory.glob(f"{_PREFIX}*"):
         _remove_if_stale(left)
-    folder, lock = _locked_folder(place)
+    folder, lock = _locked_folder(directory)
     try:
         yield folder
     finally:
@@ -34,9 +34,9 @@ def temporary_folder(parent: Path | None = None) -> Iterator[Path]:
         os.close(lock)
 
 
-def _locked_folder(place: Path) -> tuple[Path, int]:
+def _locked_folder(directory: Path) -> tuple[Path, int]:
     while True:
-        folder = Path(mkdtemp(prefix=_PREFIX, dir=place))
+        folder = Path(mkdtemp(prefix=_PREFIX, dir=directory))
         # Until it is locked, another job may take it for one that was left, and remove it: then once more.
         with suppress(BlockingIOError, FileNotFoundError):
             lock = _locked(folder)
@@ -49,8 +49,8 @@ def _locked_folder(place: Path) -> tuple[Path, int]:
 def _remove_if_stale(left: Path) -> None:
     # What cannot be read or locked belongs to another user or is in use.
     with suppress(OSError):
-        found = left.lstat()
-        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and _is_quiet(left):
+        status = left.lstat()
+        if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and _is_quiet(left):
             lock = _locked(left)
             shutil.rmtree(left, ignore_errors=True)
             os.close(lock)

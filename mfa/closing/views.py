@@ -29,6 +29,6 @@ class AccountClosingViewSet(ApiViewSet):
         Needs a proof in the body: the password, a code or a passkey.
         """
         caller = principal_at(request)
-        asked = self.valid(ProofIn)
-        deleted = actions.close_account(principal=caller, proof=proof_in(asked))
+        fields = self.valid(ProofIn)
+        deleted = actions.close_account(principal=caller, proof=proof_in(fields))
         return Response({"message": "Your account is deleted.", "user_id": caller.id, "deleted": deleted})

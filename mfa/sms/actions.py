@@ -75,9 +75,9 @@ def begin_sms_setup(
     """
     with attempts.guess(attempts.UNKNOWN_USER), in_tenant(tenant_id):
         check_client(client_id, tenant_id)
-        user, proof = _user_and_proof(email, caller)
+        user, factor_proof = _user_and_proof(email, caller)
         number = codes.mobile_number(phone_number, countries=_countries())
-        waiting = _new_code(user, number, purpose=ENROLLMENT, budget=_budget_of(proof))
+        waiting = _new_code(user, number, purpose=ENROLLMENT, budget=_budget_of(factor_proof))
     return _send(waiting, tenant_id)
 
 
@@ -101,19 +101,19 @@ def confirm_sms_setup(
     limits = (attempts.UNKNOWN_USER,) if proven else (attempts.WRONG_SECRET, attempts.UNKNOWN_USER)
     with attempts.guess(*limits), in_tenant(tenant_id):
         check_client(client_id, tenant_id)
-        user, proof = _user_and_proof(email, caller)
+        user, factor_proof = _user_and_proof(email, caller)
         login = waiting_login(realm=END_USERS, mfa_token=mfa_token, user=user)
         number = codes.mobile_number(phone_number, countries=_countries())
         digest = codes.number_digest(number.e164, data_key=END_USERS.data_key())
-        budget = _budget_of(proof)
+        budget = _budget_of(factor_proof)
         row = _check_code(user, ENROLLMENT, digest, code, budget=budget)
         if factors.SMS in user.mfa_methods and Phone.objects.filter(number_digest=digest).exclude(user=user).exists():
             # Before the proof, which may use up a one-time code.
             raise PhoneTaken
-        proof = factors.prove_enrollment(realm=END_USERS, user=user, proof=proof, caller=caller)
+        factor_proof = factors.prove_enrollment(realm=END_USERS, user=user, factor_proof=factor_proof, caller=caller)
         # The unique index on the digest of the number, also when two users confirm it at once.
         with unique_or(PhoneTaken), tenant_atomic():
-            locked = factors.lock_and_check(END_USERS, user, proof, login=login)
+            locked = factors.lock_and_check(END_USERS, user, factor_proof, login=login)
             _consume(row)
             replaced = bool(Phone.objects.filter(user_id=user.pk).delete()[0])
             phone = Phone(user=user, number_digest=digest, last_four=number.last_four)
@@ -124,7 +124,9 @@ def confirm_sms_setup(
             sending.convert(locked.pk)
             attempts.clear(END_USERS, user.pk, factor=factors.SMS, caller=budget)
             change = "replaced" if replaced else "enrolled"
-            factors.finalize(END_USERS, locked, change=change, kind=factors.SMS, proof=proof, factor_id=phone.pk)
+            factors.finalize(
+                END_USERS, locked, change=change, kind=factors.SMS, factor_proof=factor_proof, factor_id=phone.pk
+            )
             signed_in = complete_by_enrollment(realm=END_USERS, user=locked, login=login, amr=AMR, caller=caller)
     return Confirmed(phone, signed_in)
 
@@ -142,9 +144,9 @@ def _user_and_proof(email: str, caller: Caller) -> tuple[EndUser, Proof]:
     return user, enrollment_proof(realm=END_USERS, user=user, caller=caller, kind=factors.SMS)
 
 
-def _budget_of(proof: Proof) -> str:
+def _budget_of(factor_proof: Proof) -> str:
     # A window proves the network address only, which others may share.
-    return attempts.UNKNOWN_NETWORK if proof.level == "window" else attempts.SIGNED_IN
+    return attempts.UNKNOWN_NETWORK if factor_proof.level == "window" else attempts.SIGNED_IN
 
 
 def request_sms_code(
@@ -190,9 +192,9 @@ def verify_sms_code(
         check_client(client_id, tenant_id)
         user = _find_user(email)
         login = waiting_login(realm=END_USERS, mfa_token=mfa_token, user=user)
-        own = user is not None and is_this_user(END_USERS, user, caller.principal)
-        budget = attempts.SIGNED_IN if own else attempts.UNKNOWN_NETWORK
-        if user is not None and login is not None and not own:
+        is_own_account = user is not None and is_this_user(END_USERS, user, caller.principal)
+        budget = attempts.SIGNED_IN if is_own_account else attempts.UNKNOWN_NETWORK
+        if user is not None and login is not None and not is_own_account:
             budget = attempts.budget_of_ticket(END_USERS, user.pk)
         phone = _phone_of(email)
         if user is None or phone is None:

@@ -70,7 +70,7 @@ class SmsViewSet(FactorViewSet):
         With an access token the body needs a proof: the password for the first factor, a factor for a further one. With
         `mfa_token` it completes the sign-in that waits for a factor and returns its tokens.
         """
-        done = actions.confirm_sms_setup(**self.arguments(proof=True, but="code"))
+        done = actions.confirm_sms_setup(**self.arguments(with_proof=True, but="code"))
         body = {"message": "The phone is enrolled.", "phone_display": done.phone.display, "success": True}
         return with_tokens(body, done.signed_in)
 
@@ -101,9 +101,9 @@ class SmsViewSet(FactorViewSet):
 
         With `mfa_token` it completes that sign-in and returns its tokens.
         """
-        asked = self.arguments()
-        done = actions.verify_sms_code(**asked)
-        return verified_code(done, tenant_id=asked["tenant_id"])
+        arguments = self.arguments()
+        done = actions.verify_sms_code(**arguments)
+        return verified_code(done, tenant_id=arguments["tenant_id"])
 
     def _sent(self, sent: actions.CodeSent) -> Response:
         return Response({**asdict(sent), "message": "A code is on its way.", "success": True})

@@ -65,8 +65,8 @@ def step_up(*, principal: Principal, proof: Mapping[str, object]) -> StepUp:
     if password_first and PASSWORD not in step_up_methods(principal=principal):
         # Before the password is compared: the response does not tell whether it is right.
         raise FactorNeeded(principal.user["mfa_methods"])
-    named = {CURRENT_PASSWORD if kind == PASSWORD else kind: proof[kind]}
-    verified = check_proof(principal=principal, proof=named, by_factor=not password_first)
+    own_proof = {CURRENT_PASSWORD if kind == PASSWORD else kind: proof[kind]}
+    verified = check_proof(principal=principal, proof=own_proof, by_factor=not password_first)
     return raise_session(principal=principal, verified=verified, password_first=password_first)
 
 

@@ -139,16 +139,16 @@ def confirm_totp_setup(
     with realm.entered(tenant_id):
         check_client(client_id, tenant_id)
         user = require_user(realm, email, caller)
-        proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.TOTP)
+        factor_proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.TOTP)
         login = waiting_login(realm=realm, mfa_token=mfa_token, user=user)
         row = _pending(realm, user, secret)
         step = engine.matching_step(_unsealed(realm, user, row), code, at=time.time())
         if step is None:
             attempts.count_wrong_secret()
             raise InvalidCode
-        proof = factors.prove_enrollment(realm=realm, user=user, proof=proof, caller=caller)
+        factor_proof = factors.prove_enrollment(realm=realm, user=user, factor_proof=factor_proof, caller=caller)
         with realm.atomic():
-            locked = factors.lock_and_check(realm, user, proof, login=login)
+            locked = factors.lock_and_check(realm, user, factor_proof, login=login)
             replaced = bool(_secrets_of(realm, locked).filter(confirmed_at__isnull=False).delete()[0])
             pending = _secrets_of(realm, locked).filter(confirmed_at=None)
             # A parallel confirmation of the same secret may have confirmed the row meanwhile.
@@ -157,19 +157,21 @@ def confirm_totp_setup(
             pending.delete()
             codes = _new_backup_codes(realm, locked)
             change = "replaced" if replaced else "enrolled"
-            factors.finalize(realm, locked, change=change, kind=factors.TOTP, proof=proof, factor_id=row.pk)
+            factors.finalize(
+                realm, locked, change=change, kind=factors.TOTP, factor_proof=factor_proof, factor_id=row.pk
+            )
             signed_in = complete_by_enrollment(realm=realm, user=locked, login=login, amr=AMR, caller=caller)
     return Confirmed(user, codes, signed_in)
 
 
 def _pending(realm: Realm, user: Account, secret: str) -> TotpSecret:
-    found = None
+    matching_row = None
     for row in _secrets_of(realm, user).filter(confirmed_at=None, expires_at__gt=now()):
         if same(engine.encoded(_unsealed(realm, user, row)), secret):
-            found = row
-    if found is None:
+            matching_row = row
+    if matching_row is None:
         raise SecretNotIssued
-    return found
+    return matching_row
 
 
 def verify_totp(
@@ -198,24 +200,24 @@ def verify_totp(
         method = factors.TOTP if code is not None else factors.BACKUP_CODE
         # Unwrapped before the attempt is counted: a locked data key must not use up the user's attempts.
         realm.data_key()
-        found = queries.count_attempt(realm=realm, email=email, caller=caller, mfa_token=mfa_token, kind=method)
-        if found is None:
+        counted = queries.count_attempt(realm=realm, email=email, caller=caller, mfa_token=mfa_token, kind=method)
+        if counted is None:
             raise_unknown_email()
-        user = found.attempt.user
+        user = counted.attempt.user
         check_tenant(user)
         use: StepUse | Callable[[], None]
         try:
             if code is not None:
-                use = _matched_step(realm, user, found.secret, code)
+                use = _matched_step(realm, user, counted.secret, code)
             else:
                 assert backup_code is not None  # the serializer requires one of the two
                 use = partial(_use_backup_code, realm, user, code=backup_code)
             signed_in = completion.consume_factor(
                 realm=realm,
-                attempt=found.attempt,
+                attempt=counted.attempt,
                 kind=method,
                 use=use,
-                completion=second_step_completion(user=user, login=found.attempt.login, amr=AMR, caller=caller),
+                completion=second_step_completion(user=user, login=counted.attempt.login, amr=AMR, caller=caller),
             )
         except SealBroken as broken:
             # A row of another user, tenant or database. It opens nothing, and the operators must know.
@@ -262,13 +264,13 @@ def disable_totp(
         factors.check_own_session(Action.REMOVE_FACTOR, realm=realm, user=user, caller=caller)
         if factors.TOTP not in user.mfa_methods:
             raise NotEnrolled
-        proof = factors.own_removal(realm=realm, user=user, kind=factors.TOTP, caller=caller)
+        factor_proof = factors.own_removal(realm=realm, user=user, kind=factors.TOTP, caller=caller)
         with realm.atomic():
-            locked = factors.lock_and_check(realm, user, proof)
+            locked = factors.lock_and_check(realm, user, factor_proof)
             if not _secrets_of(realm, locked).filter(confirmed_at__isnull=False).delete()[0]:
                 raise NotEnrolled
             _codes_of(realm, locked).delete()
-            factors.finalize(realm, locked, change="removed", kind=factors.TOTP, proof=proof)
+            factors.finalize(realm, locked, change="removed", kind=factors.TOTP, factor_proof=factor_proof)
 
 
 def regenerate_backup_codes(
@@ -285,13 +287,13 @@ def regenerate_backup_codes(
         factors.check_own_session(renewal, realm=realm, user=user, caller=caller)
         if not factors.has_factor(user):
             raise NotEnrolled
-        proof = factors.own_change(renewal, realm=realm, user=user, kind=factors.TOTP, caller=caller)
+        factor_proof = factors.own_change(renewal, realm=realm, user=user, kind=factors.TOTP, caller=caller)
         with realm.atomic():
-            locked = factors.lock_and_check(realm, user, proof)
+            locked = factors.lock_and_check(realm, user, factor_proof)
             if not factors.has_factor(locked):
                 raise NotEnrolled
             codes = _new_backup_codes(realm, locked)
-            factors.finalize(realm, locked, change="regenerated", kind=factors.BACKUP_CODE, proof=proof)
+            factors.finalize(realm, locked, change="regenerated", kind=factors.BACKUP_CODE, factor_proof=factor_proof)
     return codes
 
 

@@ -49,12 +49,12 @@ def matching_step(secret: bytes, code: str, *, at: float, after: int | None = No
     Every candidate is computed and compared in constant time, so the time does not tell which step was close.
     """
     present = int(at) // STEP_SECONDS
-    found = None
+    matched_step = None
     for step in range(present - TOLERANCE, present + TOLERANCE + 1):
         right = same(f"{hotp(secret, max(step, 0), DIGITS):0{DIGITS}d}", code)
-        if right and found is None and (after is None or step > after):
-            found = step
-    return found
+        if right and matched_step is None and (after is None or step > after):
+            matched_step = step
+    return matched_step
 
 
 def label_issuer(name: str) -> str:

@@ -75,7 +75,7 @@ class TotpViewSet(FactorViewSet):
         a factor for a further one. With `mfa_token` it completes the sign-in that waits for a factor and returns its
         tokens.
         """
-        done = actions.confirm_totp_setup(realm=self.realm, **self.arguments(proof=True, but="code"))
+        done = actions.confirm_totp_setup(realm=self.realm, **self.arguments(with_proof=True, but="code"))
         message = "The authenticator is enrolled. Keep the backup codes: they are not shown again."
         body = {"backup_codes": done.backup_codes, "message": message, "success": True}
         return with_tokens(body, done.signed_in)
@@ -117,9 +117,9 @@ class TotpViewSet(FactorViewSet):
         return self._verify()
 
     def _verify(self) -> Response:
-        asked = self.arguments()
-        done = actions.verify_totp(realm=self.realm, **asked)
-        return verified_code(done, tenant_id=asked["tenant_id"])
+        arguments = self.arguments()
+        done = actions.verify_totp(realm=self.realm, **arguments)
+        return verified_code(done, tenant_id=arguments["tenant_id"])
 
     @endpoint(
         serializers.TotpDisable,
@@ -134,7 +134,7 @@ class TotpViewSet(FactorViewSet):
 
         Needs a proof in the body. The last factor cannot be removed if the tenant requires one.
         """
-        actions.disable_totp(realm=self.realm, **self.arguments(proof=True))
+        actions.disable_totp(realm=self.realm, **self.arguments(with_proof=True))
         return Response({"message": "The authenticator and its backup codes are removed.", "success": True})
 
     @endpoint(
@@ -151,7 +151,7 @@ class TotpViewSet(FactorViewSet):
         Needs a proof in the body by a factor: the password is not enough. The old codes become invalid; the new ones are
         shown once.
         """
-        codes = actions.regenerate_backup_codes(realm=self.realm, **self.arguments(proof=True))
+        codes = actions.regenerate_backup_codes(realm=self.realm, **self.arguments(with_proof=True))
         message = "The old backup codes are invalid now. Keep these: they are not shown again."
         return Response({"backup_codes": codes, "message": message, "success": True}, headers=NO_STORE)
 

@@ -8,7 +8,7 @@ from identity_platform.api.errors import ValidationFailed
 from mfa import completion, factors
 from mfa.completion import SECOND_STEP_AMR, Verified, only_step_completion, second_step_completion
 from mfa.errors import NoPasskey, PasskeyNeedsPassword, PasskeysElsewhere
-from mfa.queries import Attempt, FactorUnusable, Found, PasskeyUse, StatedAssertion, count_attempt
+from mfa.queries import Attempt, CountedAttempt, FactorUnusable, PasskeyUse, StatedAssertion, count_attempt
 from mfa.users import check_client, check_tenant, require_user
 from mfa.webauthn import ceremony, queries, responses
 from mfa.webauthn.ceremony import KnownPasskey
@@ -108,38 +108,38 @@ def _finish_named(
     realm: Realm, email: str | None, response: Mapping[str, object], caller: Caller, mfa_token: str | None
 ) -> Verified:
     user = None
-    challenge = _stated(responses.challenge_of, response)
+    challenge = _part_or_none(responses.challenge_of, response)
     assertion = StatedAssertion(
-        credential_id=_stated(responses.credential_id_of, response),
+        credential_id=_part_or_none(responses.credential_id_of, response),
         challenge_digest=responses.digest_of(challenge) if challenge is not None else None,
         # A passkey sign-in may name its user nevertheless.
         may_sign_in=realm is END_USERS and mfa_token is None and email is not None,
     )
-    found = count_attempt(
+    counted = count_attempt(
         realm=realm, email=email, caller=caller, mfa_token=mfa_token, kind=factors.WEBAUTHN, assertion=assertion
     )
     try:
-        if found is None:
+        if counted is None:
             if mfa_token is not None:
                 raise NotSignedInByTicket
             if email is not None:
                 attempts.count(realm, email.lower(), factor=factors.WEBAUTHN)
             raise CeremonyFailed("unknown user")
-        user = found.attempt.user
+        user = counted.attempt.user
         challenge = responses.challenge_of(response)
         check_tenant(user)
-        if found.challenge is None:
+        if counted.challenge is None:
             raise CeremonyFailed("challenge")
-        return _verified(realm, found, challenge, response, caller)
+        return _verified(realm, counted, challenge, response, caller)
     except CeremonyFailed as problem:
-        raise _rejected(realm, user, problem, own=email is None) from problem
+        raise _rejected(realm, user, problem, is_own_passkey=email is None) from problem
 
 
 def _finish_unnamed(realm: Realm, response: Mapping[str, object], caller: Caller) -> Verified:
     # The user is not locked here: a signature cannot be guessed, and everyone who knows a credential id could lock its owner
     # out.
     user = None
-    credential_id = _stated(responses.credential_id_of, response)
+    credential_id = _part_or_none(responses.credential_id_of, response)
     inner = response.get("response")
     if credential_id is None or not isinstance(inner, Mapping) or not isinstance(inner.get("userHandle"), str):
         # Neither the address nor the authenticator names a user, so the request lacks a field.
@@ -153,21 +153,23 @@ def _finish_unnamed(realm: Realm, response: Mapping[str, object], caller: Caller
             raise CeremonyFailed("challenge")
         if user is None:
             raise CeremonyFailed("unknown credential id")
-        found = Found(Attempt(user, None, attempts.UNKNOWN_NETWORK), passkey=passkey, challenge=consumed)
-        return _verified(realm, found, challenge, response, caller)
+        counted = CountedAttempt(Attempt(user, None, attempts.UNKNOWN_NETWORK), passkey=passkey, challenge=consumed)
+        return _verified(realm, counted, challenge, response, caller)
     except CeremonyFailed as problem:
         raise _rejected(realm, user, problem) from problem
 
 
-def _stated(read: Callable[[Mapping[str, object]], bytes], response: Mapping[str, object]) -> bytes | None:
+def _part_or_none(read: Callable[[Mapping[str, object]], bytes], response: Mapping[str, object]) -> bytes | None:
     with suppress(CeremonyFailed):
         return read(response)
     return None
 
 
-def _verified(realm: Realm, found: Found, challenge: bytes, response: Mapping[str, object], caller: Caller) -> Verified:
+def _verified(
+    realm: Realm, counted: CountedAttempt, challenge: bytes, response: Mapping[str, object], caller: Caller
+) -> Verified:
     """Verify the response, count the use and open the session that it completes, if any. Raises CeremonyFailed."""
-    attempt, passkey, consumed = found.attempt, found.passkey, found.challenge
+    attempt, passkey, consumed = counted.attempt, counted.passkey, counted.challenge
     user = attempt.user
     if passkey is None or consumed is None:
         raise CeremonyFailed("unknown credential id")
@@ -223,14 +225,16 @@ def _completion(
         raise CeremonyFailed("tenant") from closed
 
 
-def _rejected(realm: Realm, user: Account | None, problem: CeremonyFailed, *, own: bool = False) -> PasskeyNotVerified:
+def _rejected(
+    realm: Realm, user: Account | None, problem: CeremonyFailed, *, is_own_passkey: bool = False
+) -> PasskeyNotVerified:
     """Count and audit a rejection, outside any transaction: both must survive it.
 
     A right response always passes: its signature is no guess. A rejection counts as one of an unknown user also if the user
-    exists, because nothing must tell the two apart, but not of the caller's `own` passkey.
+    exists, because nothing must tell the two apart, but not with `is_own_passkey`.
     """
     attempts.count_wrong_secret()
-    if not own:
+    if not is_own_passkey:
         attempts.count_unknown_user()
     completion.record(realm, user, "factor.refused", factors.WEBAUTHN, outcome="refused", reason=problem.reason)
     return PasskeyNotVerified()

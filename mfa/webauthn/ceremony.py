@@ -192,14 +192,14 @@ def verify_registration(
     # AttributeError, binascii.Error, UnsupportedAlgorithm, RecursionError, OverflowError ...
     except Exception as problem:
         raise CeremonyFailed(_reason(problem)) from problem
-    stated = inner.get("transports")
-    named = stated if isinstance(stated, list) else []
+    transports = inner.get("transports")
+    transport_names = transports if isinstance(transports, list) else []
     return NewPasskey(
         credential_id=credential_id,
         public_key=verified.credential_public_key,
         sign_count=verified.sign_count,
         aaguid=verified.aaguid,
-        transports=tuple(sorted({name for name in named if isinstance(name, str) and name in TRANSPORTS})),
+        transports=tuple(sorted({name for name in transport_names if isinstance(name, str) and name in TRANSPORTS})),
         user_verified=verified.user_verified,
         backup_eligible=flags.be,
         backed_up=verified.credential_backed_up,
@@ -264,13 +264,13 @@ def _reject_foreign_page(client_data: Mapping[str, object]) -> None:
         raise CeremonyFailed("cross-origin")
 
 
-def _reject_foreign_handle(stated: object, handle: bytes, *, required: bool) -> None:
+def _reject_foreign_handle(user_handle: object, handle: bytes, *, required: bool) -> None:
     """Require that the authenticator signs in the owner of the passkey (section 7.2 step 6)."""
-    if stated is None:
+    if user_handle is None:
         if required:
             raise CeremonyFailed("no user handle")
         return
-    if bytes_of(stated, "userHandle") != handle:
+    if bytes_of(user_handle, "userHandle") != handle:
         raise CeremonyFailed("another user's handle")
 
 

@@ -91,5 +91,5 @@ def usable_passkeys(realm: Realm, user_id: UUID, rp_id: str) -> QuerySet[Passkey
 
 def handles_of(realm: Realm, user: Account, rp_id: str) -> list[KeyHandle]:
     """Return how browsers find the user's passkeys of this relying party id, oldest first."""
-    found = usable_passkeys(realm, user.pk, rp_id).order_by("created_at").values_list("credential_id", "transports")
-    return [KeyHandle(bytes(credential_id), tuple(transports)) for credential_id, transports in found]
+    rows = usable_passkeys(realm, user.pk, rp_id).order_by("created_at").values_list("credential_id", "transports")
+    return [KeyHandle(bytes(credential_id), tuple(transports)) for credential_id, transports in rows]

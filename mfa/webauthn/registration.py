@@ -82,13 +82,13 @@ def finish_registration(
     """
     with realm.entered(tenant_id):
         user = require_user(realm, email, caller)
-        proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.WEBAUTHN)
+        factor_proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.WEBAUTHN)
         login = waiting_login(realm=realm, mfa_token=mfa_token, user=user)
-        factors.require_proof_in_request(user=user, proof=proof, caller=caller)
+        factors.require_proof_in_request(user=user, factor_proof=factor_proof, caller=caller)
         new = _verified_registration(realm, user, credential)
-        proof = factors.prove_enrollment(realm=realm, user=user, proof=proof, caller=caller)
+        factor_proof = factors.prove_enrollment(realm=realm, user=user, factor_proof=factor_proof, caller=caller)
         with realm.atomic():
-            locked = _store(realm, user, proof, new, login, **({"name": name} if realm is ADMINS else {}))
+            locked = _store(realm, user, factor_proof, new, login, **({"name": name} if realm is ADMINS else {}))
             signed_in = complete_by_enrollment(
                 realm=realm, user=locked, login=login, amr=SECOND_STEP_AMR, caller=caller
             )
@@ -98,7 +98,7 @@ def finish_registration(
 def finish_registration_and_sign_in(
     *, tenant_id: UUID, email: str, credential: Mapping[str, object], caller: Caller
 ) -> Enrolled:
-    """The general finishRegistration: store an end user's passkey and sign the user in with it.
+    """Store an end user's passkey and sign the user in with it: the general finishRegistration.
 
     It issues tokens, so it is stricter: the passkey is the user's first factor, its authenticator has verified the user,
     and a window counts only for a user who registered in it and has never signed in. Raises NoProof (401; also for users
@@ -112,16 +112,16 @@ def finish_registration_and_sign_in(
             if user is None:
                 attempts.count_unknown_user()
                 raise NoProof
-            proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.WEBAUTHN, signs_in=True)
-            factors.require_proof_in_request(user=user, proof=proof, caller=caller)
+            factor_proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.WEBAUTHN, signs_in=True)
+            factors.require_proof_in_request(user=user, factor_proof=factor_proof, caller=caller)
             new = _verified_registration(realm, user, credential)
             if not new.user_verified:
                 raise PasskeyNotVerified("The authenticator did not verify the user: a PIN, finger or face is needed.")
-            proof = factors.prove_enrollment(realm=realm, user=user, proof=proof, caller=caller)
+            factor_proof = factors.prove_enrollment(realm=realm, user=user, factor_proof=factor_proof, caller=caller)
             with realm.atomic():
-                locked = _store(realm, user, proof, new)
+                locked = _store(realm, user, factor_proof, new)
                 # By a window it is one factor: neither the address nor the passkey shows that it is the user's.
-                amr = SECOND_STEP_AMR if proof.second_step_only else ONLY_STEP_AMR
+                amr = SECOND_STEP_AMR if factor_proof.second_step_only else ONLY_STEP_AMR
                 client_id = user.client_id if isinstance(user, EndUser) else None
                 completion = only_step_completion(user, client_id=client_id, caller=caller, amr=amr)
                 signed_in = completion.open(realm, locked)
@@ -149,10 +149,10 @@ def _verified_registration(realm: Realm, user: Account, credential: Mapping[str,
 
 
 def _store(
-    realm: Realm, user: Account, proof: Proof, new: NewPasskey, login: Ticket | None = None, **named: str
+    realm: Realm, user: Account, factor_proof: Proof, new: NewPasskey, login: Ticket | None = None, **name_column: str
 ) -> Account:
     """Lock and check, store, finalize: call it in a transaction. Return the user as stored now."""
-    locked = factors.lock_and_check(realm, user, proof, login=login)
+    locked = factors.lock_and_check(realm, user, factor_proof, login=login)
     passkeys = queries.passkeys_of(realm)._default_manager
     if queries.usable_passkeys(realm, locked.pk, new.rp_id).count() >= MOST_PASSKEYS:
         raise TooManyPasskeys
@@ -161,9 +161,11 @@ def _store(
         columns = asdict(new)
         del columns["user_verified"]
         # A login that waits for the factor has verified the password.
-        second_step_only = proof.second_step_only and login is None
-        passkey = passkeys.create(user_id=locked.pk, second_step_only=second_step_only, **columns, **named)
-    factors.finalize(realm, locked, change="enrolled", kind=factors.WEBAUTHN, proof=proof, factor_id=passkey.pk)
+        second_step_only = factor_proof.second_step_only and login is None
+        passkey = passkeys.create(user_id=locked.pk, second_step_only=second_step_only, **columns, **name_column)
+    factors.finalize(
+        realm, locked, change="enrolled", kind=factors.WEBAUTHN, factor_proof=factor_proof, factor_id=passkey.pk
+    )
     return locked
 
 

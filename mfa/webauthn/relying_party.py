@@ -30,8 +30,8 @@ def relying_party(realm: Realm, *, name: str = "") -> RelyingParty:
     Host cannot change it. Raises NoRelyingParty (400) if none is configured.
     """
     if realm is END_USERS:
-        own = current_tenant().effective
-        rp_id, origins = own["webauthn_rp_id"], own["webauthn_origins"]
+        tenant_settings = current_tenant().effective
+        rp_id, origins = tenant_settings["webauthn_rp_id"], tenant_settings["webauthn_origins"]
     else:
         rp_id, origins = settings.CONSOLE_RP_ID, settings.CONSOLE_ORIGINS
     if not rp_id or not origins:
@@ -61,16 +61,16 @@ def related_origins(*, domain: str, tenant_id: UUID | None = None) -> list[str]:
     """
     if tenant_id is not None:
         return _pages(lookup.find(tenant_id).effective["webauthn_origins"])
-    found: list[str] = []
+    origins: list[str] = []
     if domain == settings.WEBAUTHN_RP_ID:
-        found += settings.WEBAUTHN_ORIGINS
+        origins += settings.WEBAUTHN_ORIGINS
     if domain == settings.CONSOLE_RP_ID:
-        found += settings.CONSOLE_ORIGINS
-    if not found:
+        origins += settings.CONSOLE_ORIGINS
+    if not origins:
         # The claim too: two tenants could have one id before claims were introduced.
         holder = Tenant.objects.filter(webauthn_claims=domain, settings__webauthn_rp_id=domain).first()
-        found += lookup.find(holder.pk).effective["webauthn_origins"] if holder else settings.WEBAUTHN_ORIGINS
-    return _pages(list(dict.fromkeys(found)))[:MOST_RELATED_ORIGINS]
+        origins += lookup.find(holder.pk).effective["webauthn_origins"] if holder else settings.WEBAUTHN_ORIGINS
+    return _pages(list(dict.fromkeys(origins)))[:MOST_RELATED_ORIGINS]
 
 
 def _pages(origins: list[str]) -> list[str]:
@@ -82,7 +82,7 @@ def reject_rp_id_change(
 ) -> None:
     """Raise RelyingPartyInUse (400) if another `webauthn_rp_id` would leave passkeys behind."""
     domain = lookup.find(tenant_id).sign_in_domain
-    old, new = (effective(own, domain=domain)["webauthn_rp_id"] for own in (before, after))
+    old, new = (effective(tenant_settings, domain=domain)["webauthn_rp_id"] for tenant_settings in (before, after))
     if old != new:
         _leave(tenant_id, old, new, field="settings.webauthn_rp_id")
 
@@ -115,8 +115,8 @@ def passkeys_of_domain(tenant_id: UUID) -> str:
 
 def keep_rp_id_of_domain(sender: object, *, domain: str, **_: object) -> None:
     """Note the id of a sign-in domain that is gone in passkeys that lack it. Receiver of `sign_in_domain_lost`."""
-    own = current_tenant().settings
-    EndUserPasskey.objects.filter(rp_id=None).update(rp_id=effective(own, domain=domain)["webauthn_rp_id"])
+    tenant_settings = current_tenant().settings
+    EndUserPasskey.objects.filter(rp_id=None).update(rp_id=effective(tenant_settings, domain=domain)["webauthn_rp_id"])
 
 
 def _leave(tenant_id: UUID, old: str | None, new: str | None, *, field: str | None) -> None:

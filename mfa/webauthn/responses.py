@@ -52,19 +52,19 @@ def part_of(inner: Mapping[str, object], name: str) -> bytes:
     return bytes_of(inner.get(name), name)
 
 
-def bytes_of(stated: object, name: str) -> bytes:
+def bytes_of(encoded: object, name: str) -> bytes:
     """Decode base64url (RFC 4648 section 5) with its padding or, as browsers write it, without; no other spelling.
 
     Python's decoder accepts many more for the same bytes, and two readers could then disagree on what was sent.
     """
-    if not isinstance(stated, str) or len(stated) > LONGEST_PART:
+    if not isinstance(encoded, str) or len(encoded) > LONGEST_PART:
         raise CeremonyFailed(name)
     try:
-        decoded = base64.b64decode(stated + "=" * (-len(stated) % 4), altchars=b"-_", validate=True)
+        decoded = base64.b64decode(encoded + "=" * (-len(encoded) % 4), altchars=b"-_", validate=True)
     except ValueError as problem:
         raise CeremonyFailed(name) from problem
     padded = base64.urlsafe_b64encode(decoded).decode()
-    if stated != padded and stated != padded.rstrip("="):
+    if encoded != padded and encoded != padded.rstrip("="):
         raise CeremonyFailed(name)
     return decoded
 
@@ -77,27 +77,27 @@ def base64url(value: bytes) -> str:
 def client_data_of(raw: bytes) -> dict[str, object]:
     """Parse the client data (section 5.8.1) strictly: two readers must not see two different origins."""
     try:
-        found = json.loads(raw.decode("utf-8"), object_pairs_hook=_once)
+        client_data = json.loads(raw.decode("utf-8"), object_pairs_hook=_once)
     except (ValueError, RecursionError) as problem:
         raise CeremonyFailed("clientDataJSON") from problem
-    if not isinstance(found, dict):
+    if not isinstance(client_data, dict):
         raise CeremonyFailed("clientDataJSON")
-    return found
+    return client_data
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
         raise ValueError("a field occurs twice")
-    return found
+    return fields
 
 
 def plain(credential_id: bytes, **parts: bytes) -> dict[str, object]:
     """Return the response with only the fields that the library reads."""
-    named = base64url(credential_id)
+    encoded_id = base64url(credential_id)
     return {
-        "id": named,
-        "rawId": named,
+        "id": encoded_id,
+        "rawId": encoded_id,
         "type": "public-key",
         "response": {name: base64url(value) for name, value in parts.items()},
     }

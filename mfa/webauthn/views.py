@@ -104,7 +104,7 @@ class EndUserPasskeyViewSet(FactorViewSet):
         first factor, a factor for a further one. With `mfa_token` it completes the sign-in that waits for a factor
         and returns its tokens.
         """
-        return enrolled(registration.finish_registration(realm=self.realm, **self.arguments(proof=True)))
+        return enrolled(registration.finish_registration(realm=self.realm, **self.arguments(with_proof=True)))
 
     @endpoint(
         serializers.PasskeyAuthenticationIn,
@@ -119,9 +119,9 @@ class EndUserPasskeyViewSet(FactorViewSet):
         Pass them to parseRequestOptionsFromJSON(). Without `email` a passkey sign-in begins: the authenticator offers
         the passkeys that it holds.
         """
-        asked = self.arguments()
-        del asked["caller"]  # anyone may begin; a token that is sent has been checked
-        return Response(authentication.begin_authentication(realm=self.realm, **asked), headers=NO_STORE)
+        arguments = self.arguments()
+        del arguments["caller"]  # anyone may begin; a token that is sent has been checked
+        return Response(authentication.begin_authentication(realm=self.realm, **arguments), headers=NO_STORE)
 
     @endpoint(
         serializers.PasskeyAssertionIn,
@@ -137,8 +137,8 @@ class EndUserPasskeyViewSet(FactorViewSet):
         failed check returns the same 401.
         """
         # The specification has no 404 here: an unknown tenant is this error for every caller, operators included.
-        asked = self.arguments(unknown_tenant=PasskeyNotVerified)
-        done = authentication.finish_authentication(realm=self.realm, **asked)
+        arguments = self.arguments(unknown_tenant=PasskeyNotVerified)
+        done = authentication.finish_authentication(realm=self.realm, **arguments)
         return with_tokens({"success": True, "user_id": done.user.pk}, done.signed_in)
 
 
@@ -193,7 +193,7 @@ class PasskeySignUpViewSet(FactorViewSet):
         The passkey must be the first factor, and the authenticator must have verified the user. With an access token the
         body needs a proof, which is the password.
         """
-        arguments = self.arguments(proof=True, unknown_tenant=NoProof)
+        arguments = self.arguments(with_proof=True, unknown_tenant=NoProof)
         return enrolled(registration.finish_registration_and_sign_in(**arguments))
 
 
@@ -213,9 +213,9 @@ class RelatedOriginsViewSet(ApiViewSet):
 
         For browsers (WebAuthn Level 3 section 5.11).
         """
-        stated: UUID | None = self.valid_query(serializers.RelatedOriginsQuery).get("tenant_id")
+        tenant_id: UUID | None = self.valid_query(serializers.RelatedOriginsQuery).get("tenant_id")
         tenant = tenant_at_host(request._request)
-        stated = tenant.tenant_id if tenant else stated
+        tenant_id = tenant.tenant_id if tenant else tenant_id
         domain = request.META.get("HTTP_HOST", "").partition(":")[0].lower()
-        origins = related_origins(domain=domain, tenant_id=stated)
+        origins = related_origins(domain=domain, tenant_id=tenant_id)
         return Response({"origins": origins}, headers=PUBLIC_FOR_FIVE_MINUTES)

@@ -48,9 +48,9 @@ class Connected:
 
 def connected_applications(user_id: UUID) -> list[Connected]:
     """Return the applications of the user, by name. Call it inside the tenant."""
-    found: dict[UUID, Connected] = {}
+    applications: dict[UUID, Connected] = {}
     for consent in Consent.objects.filter(user_id=user_id):
-        found[consent.client_id] = Connected(
+        applications[consent.client_id] = Connected(
             consent.client_id,
             "",
             consent.scopes,
@@ -69,13 +69,18 @@ def connected_applications(user_id: UUID) -> list[Connected]:
         )
     )
     for client_id, sessions, first, last in used.values_list("client_id", "active", "first", "last"):
-        if client_id and (sessions or client_id in found):
-            one = found.setdefault(client_id, Connected(client_id, "", since=first))
-            one.sessions, one.last_used_at = sessions, last
-    named = Client.objects.filter(pk__in=found, tenant_id=current_tenant().tenant_id).values_list("pk", "name")
-    for client_id, name in named:
-        found[client_id].name = name
-    return sorted((one for one in found.values() if one.name), key=lambda one: (one.name.lower(), str(one.id)))
+        if client_id and (sessions or client_id in applications):
+            application = applications.setdefault(client_id, Connected(client_id, "", since=first))
+            application.sessions, application.last_used_at = sessions, last
+    client_names = Client.objects.filter(pk__in=applications, tenant_id=current_tenant().tenant_id).values_list(
+        "pk", "name"
+    )
+    for client_id, name in client_names:
+        applications[client_id].name = name
+    return sorted(
+        (application for application in applications.values() if application.name),
+        key=lambda application: (application.name.lower(), str(application.id)),
+    )
 
 
 def application_to_open(session: EndUserSession) -> Client | None:
@@ -95,25 +100,29 @@ def application_to_open(session: EndUserSession) -> Client | None:
 
 def names_of_applications(sessions: Sequence[Session], tenant: TenantContext) -> dict[UUID, str]:
     """Return the names of the applications that OpenID Connect has signed in on devices of their own, by session."""
-    own = {one.pk: one.client_id for one in sessions if isinstance(one, EndUserSession) and one.audiences}
-    clients = Client.objects.filter(pk__in=set(own.values()), tenant_id=tenant.tenant_id) if own else ()
+    client_ids = {
+        session.pk: session.client_id
+        for session in sessions
+        if isinstance(session, EndUserSession) and session.audiences
+    }
+    clients = Client.objects.filter(pk__in=set(client_ids.values()), tenant_id=tenant.tenant_id) if client_ids else ()
     names = {client.pk: client.name for client in clients}
-    return {session: names[client] for session, client in own.items() if client in names}
+    return {session: names[client] for session, client in client_ids.items() if client in names}
 
 
 def applications_of_browsers(sessions: Sequence[Session], tenant: TenantContext) -> dict[UUID, list[str]]:
     """Return the names of the applications that each of these browsers has signed in. Call it inside the tenant."""
     children = EndUserSession._default_manager.filter(
-        parent_id__in=[one.pk for one in sessions], ended_at=None, expires_at__gt=now()
+        parent_id__in=[session.pk for session in sessions], ended_at=None, expires_at__gt=now()
     )
     pairs = set(children.values_list("parent_id", "client_id"))
     clients = Client.objects.filter(pk__in={client for _, client in pairs}, tenant_id=tenant.tenant_id)
     names = dict(clients.values_list("pk", "name")) if pairs else {}
-    found: dict[UUID, list[str]] = {}
+    names_by_browser: dict[UUID, list[str]] = {}
     for browser, client in pairs:
         if browser is not None and client in names:
-            found.setdefault(browser, []).append(names[client])
-    return {browser: sorted(own) for browser, own in found.items()}
+            names_by_browser.setdefault(browser, []).append(names[client])
+    return {browser: sorted(application_names) for browser, application_names in names_by_browser.items()}
 
 
 def disconnect(user_id: UUID, client_id: UUID) -> int:

@@ -103,11 +103,11 @@ def data_about(user: EndUser) -> dict[str, object]:
         "former_emails": list(EndUserEmailUndo.objects.filter(user=user).values("email", "created_at", "expires_at")),
         "sessions": list(sessions.values(*_SESSION)),
         "remembered_browsers": [
-            {name: getattr(one, name) for name in ("used_at", "expires_at", "address", "user_agent")}
-            for one in remembered_devices(user.pk)
+            {name: getattr(browser, name) for name in ("used_at", "expires_at", "address", "user_agent")}
+            for browser in remembered_devices(user.pk)
         ],
         "applications": connected_applications(user.pk),
-        "audit_events": [_event(one, user.pk) for one in newest[:MOST_EVENTS]],
+        "audit_events": [_event(event, user.pk) for event in newest[:MOST_EVENTS]],
         "audit_events_left_out": len(newest) > MOST_EVENTS,
     }
 

@@ -42,6 +42,6 @@ def device_in_words(user_agent: str) -> str:
 
 def _browser(user_agent: str) -> str:
     for name, pattern in _BROWSERS:
-        if found := pattern.search(user_agent):
-            return f"{name} {found[1]}" if found[1] else name
+        if match := pattern.search(user_agent):
+            return f"{name} {match[1]}" if match[1] else name
     return ""

@@ -72,7 +72,7 @@ class AccountPage(SignedInPage):
         try:
             return super()._answer(request, **kwargs)
         except (InsufficientAuthentication, ProofTokenInvalid):
-            self.steps = replace(self.steps, proof="")
+            self.journey_steps = replace(self.journey_steps, proof="")
             return self.to("step-up", next=self.return_to(**kwargs))
 
     def _error_page(self, error: ApiError) -> HttpResponse:
@@ -86,11 +86,11 @@ class AccountPage(SignedInPage):
 
     def proof_used(self, notice: str) -> None:
         """Forget the proof, and show a message on the next page."""
-        self.steps = replace(self.steps, proof="", notice=notice)
+        self.journey_steps = replace(self.journey_steps, proof="", notice=notice)
 
     def context(self) -> Context:
         with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
-            application = application_to_open(self.own)
+            application = application_to_open(self.own_session)
         return {"section": self.section, "user": self.user, "application_to_open": application}
 
     def account_page(self, template: str, title: str, context: Context) -> HttpResponse:
@@ -122,7 +122,7 @@ class ProfilePage(FormPage, AccountPage):
         return {
             **super().context(),
             "may_delete": self.tenant.effective["account_deletion"] == "on",
-            "is_new": self.steps.notice == "account_ready",
+            "is_new": self.journey_steps.notice == "account_ready",
         }
 
 
@@ -151,7 +151,7 @@ class EmailPage(ProvenFormPage):
         update_profile(of=self.me, changes=changes, proof=self.require_proof())
         if changes["email"] == present:
             # Nothing has used the proof up.
-            self.steps = self.steps.with_notice("email_kept")
+            self.journey_steps = self.journey_steps.with_notice("email_kept")
         else:
             self.proof_used("saved" if email_key(changes["email"]) == email_key(present) else "email_asked")
         return self.to("account")
@@ -284,7 +284,7 @@ class BackupCodesPage(AccountPage):
         codes = regenerate_backup_codes(
             realm=END_USERS, tenant_id=self.tenant.tenant_id, email=self.user.email, caller=caller
         )
-        self.steps = replace(self.steps, proof="")
+        self.journey_steps = replace(self.journey_steps, proof="")
         return codes_page(self, codes, self.user.email)
 
 
@@ -295,19 +295,21 @@ class DevicesPage(AccountPage):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """List the sessions, newest first. Those of connected applications belong to one of a browser."""
-        found = list_sessions(by=self.me, page=1, limit=MOST_SESSIONS, parents=True)
-        named = names_of_applications(found.rows, self.tenant)
+        sessions = list_sessions(by=self.me, page=1, limit=MOST_SESSIONS, parents=True)
+        application_names = names_of_applications(sessions.rows, self.tenant)
         with in_tenant(self.tenant.tenant_id):
-            signed_in = applications_of_browsers(found.rows, self.tenant)
-            remembered = [(one, device_in_words(one.user_agent)) for one in remembered_devices(self.user.pk)]
+            signed_in = applications_of_browsers(sessions.rows, self.tenant)
+            remembered = [
+                (browser, device_in_words(browser.user_agent)) for browser in remembered_devices(self.user.pk)
+            ]
         devices = [
             {
-                "session": one,
-                "device": named.get(one.pk) or device_in_words(one.user_agent),
-                "current": one.pk == self.own.pk,
-                "applications": ", ".join(signed_in.get(one.pk, [])),
+                "session": session,
+                "device": application_names.get(session.pk) or device_in_words(session.user_agent),
+                "current": session.pk == self.own_session.pk,
+                "applications": ", ".join(signed_in.get(session.pk, [])),
             }
-            for one in found.rows
+            for session in sessions.rows
         ]
         return self.account_page("devices", _("Your devices"), {"devices": devices, "remembered": remembered})
 
@@ -332,10 +334,13 @@ class ApplicationsPage(AccountPage):
     def get(self, request: HttpRequest) -> HttpResponse:
         """List them with what they may do."""
         with in_tenant(self.tenant.tenant_id):
-            found = connected_applications(self.user.pk)
-        granted = [(one, {*one.scopes, *one.audiences}) for one in found]
+            applications = connected_applications(self.user.pk)
+        granted = [(application, {*application.scopes, *application.audiences}) for application in applications]
         # Those that have no words of the platform's come last, as they are.
-        rows = [(one, in_words(names, one.claims), further_grants(names, self.tenant)) for one, names in granted]
+        rows = [
+            (application, in_words(names, application.claims), further_grants(names, self.tenant))
+            for application, names in granted
+        ]
         return self.account_page("applications", _("Connected applications"), {"rows": rows})
 
     def post(self, request: HttpRequest) -> HttpResponse:

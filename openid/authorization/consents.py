@@ -66,11 +66,11 @@ def _end_without_consent(client_id: UUID, opened: Sequence[tuple[Any, ...]]) -> 
     ended = []
     for pk, user_id, scopes, audiences, claims, offline in opened:
         consent = consents.get(user_id)
-        named = {audience for audience in audiences if not is_userinfo(audience, tenant)}
+        resource_audiences = {audience for audience in audiences if not is_userinfo(audience, tenant)}
         covered = (
             consent is not None
             and scopes_to_consent(scopes, claims) <= set(consent.scopes)
-            and named <= set(consent.audiences)
+            and resource_audiences <= set(consent.audiences)
             and mapped_to_consent(claims) <= set(consent.claims)
         )
         if not covered or (offline and OFFLINE_ACCESS not in scopes):

@@ -73,8 +73,8 @@ def _must_select_account(pending: Pending, session: EndUserSession) -> bool:
 
 
 def _needs_consent(pending: Pending, session: EndUserSession) -> bool:
-    asked = CONSENT in pending.parameters.prompts
-    if asked and not _since(session, pending.consented_at):
+    is_consent_requested = CONSENT in pending.parameters.prompts
+    if is_consent_requested and not _since(session, pending.consented_at):
         return True
     if pending.client.first_party:
         return False

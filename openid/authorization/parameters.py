@@ -235,9 +235,9 @@ def granted_audiences(resources: list[str], of_client: Collection[str]) -> tuple
     return tuple(dict.fromkeys(resources)) or tuple(islice(others, 1))
 
 
-def _login_hint(stated: str) -> str:
+def _login_hint(hint: str) -> str:
     """Return the hint, or "" for one that is longer than an address: it only fills a field in."""
-    return "" if len(stated) > LONGEST_LOGIN_HINT else stated
+    return "" if len(hint) > LONGEST_LOGIN_HINT else hint
 
 
 def _matching(value: str | None, form: re.Pattern[str], problem: str) -> str | None:
@@ -246,8 +246,8 @@ def _matching(value: str | None, form: re.Pattern[str], problem: str) -> str | N
     return value
 
 
-def _prompts(stated: str | None, hint: Hint | UnverifiedHint | None) -> tuple[str, ...]:
-    prompts = tuple(dict.fromkeys((stated or "").split()))
+def _prompts(prompt: str | None, hint: Hint | UnverifiedHint | None) -> tuple[str, ...]:
+    prompts = tuple(dict.fromkeys((prompt or "").split()))
     if not set(prompts) <= set(PROMPTS):
         raise RequestRejected("invalid_request", "prompt must be none, login, consent, select_account or create.")
     if NONE in prompts and len(prompts) > 1:
@@ -258,15 +258,15 @@ def _prompts(stated: str | None, hint: Hint | UnverifiedHint | None) -> tuple[st
     return prompts
 
 
-def _acr(stated: Iterable[object]) -> str:
+def _acr(levels: Iterable[object]) -> str:
     """Return the first known level of a list in order of preference; unknown ones are ignored."""
-    return next((str(value) for value in stated if value in (AAL1, AAL2)), AAL1)
+    return next((str(value) for value in levels if value in (AAL1, AAL2)), AAL1)
 
 
-def _hint(stated: str | None, *, tenant: TenantContext, client: Client) -> Hint | UnverifiedHint | None:
-    if stated is None:
+def _hint(token: str | None, *, tenant: TenantContext, client: Client) -> Hint | UnverifiedHint | None:
+    if token is None:
         return None
-    hint = read_hint(tenant, stated)
+    hint = read_hint(tenant, token)
     if hint is None or hint.client_id != client.pk:
         raise RequestRejected("invalid_request", "id_token_hint must be an ID token that this client got here.")
     return hint
@@ -294,11 +294,11 @@ class _Claims:
     subject: str = ""
 
     @classmethod
-    def read(cls, stated: str | None, tenant: TenantContext) -> "_Claims":
-        if stated is None:
+    def read(cls, parameter: str | None, tenant: TenantContext) -> "_Claims":
+        if parameter is None:
             return cls()
         try:
-            document = json_object(stated.encode())
+            document = json_object(parameter.encode())
         except MalformedBody:
             raise RequestRejected("invalid_request", "claims must be a JSON object.") from None
         id_token, userinfo = (cls._members(document.get(name)) for name in ("id_token", "userinfo"))
@@ -314,9 +314,11 @@ class _Claims:
         )
 
     @staticmethod
-    def _members(stated: object) -> dict[str, dict[str, object] | None]:
-        if stated is None:
+    def _members(members: object) -> dict[str, dict[str, object] | None]:
+        if members is None:
             return {}
-        if not isinstance(stated, dict) or not all(rule is None or isinstance(rule, dict) for rule in stated.values()):
+        if not isinstance(members, dict) or not all(
+            rule is None or isinstance(rule, dict) for rule in members.values()
+        ):
             raise RequestRejected("invalid_request", "claims must map each claim to null or an object.")
-        return stated
+        return members

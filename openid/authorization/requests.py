@@ -84,13 +84,13 @@ class Pending:
 
     def response(self, **parameters: str) -> AuthorizationResponse:
         """Return the response to the application: these parameters, `state` and `iss`."""
-        asked = self.parameters
+        request_parameters = self.parameters
         return response_to(
             self.tenant,
             self.client,
-            asked.redirect_uri,
-            state=asked.state,
-            response_mode=asked.response_mode,
+            request_parameters.redirect_uri,
+            state=request_parameters.state,
+            response_mode=request_parameters.response_mode,
             **parameters,
         )
 

@@ -14,8 +14,8 @@ from openid.authorization.parameters import CREATE, Sent
 from openid.authorization.requests import Pending, begin_request, keep_pushed, read_request, response_to, returned
 from openid.clients import find_client, find_client_with_tenant
 from openid.errors import ACCESS_DENIED, TEMPORARILY_UNAVAILABLE, AuthorizationRejected, RequestRejected
+from openid.pages.journey_steps import Steps
 from openid.pages.sign_in import SignInPage
-from openid.pages.steps import Steps
 from openid.tenant_of_request import is_address_of
 from tenants.entering import lookup
 from tenants.entering.context import in_tenant
@@ -33,7 +33,7 @@ class Authorize(SignInPage):
     """Send the browser back to the application, or show the page where its user signs in."""
 
     # `request` is a parameter of the protocol here, not the handle of a stored request.
-    stated_handle = stated_journey = ""
+    handle_in_address = journey_in_address = ""
 
     from_applications = True
     # A request begins or is finished, a code is issued.
@@ -44,12 +44,12 @@ class Authorize(SignInPage):
     def find_tenant(self, request: HttpRequest) -> TenantContext:
         """Return the tenant of the page, read with the client that the query names: one statement for most requests."""
         try:
-            found = find_client_with_tenant(self.sent.get("client_id")) if request.method == "GET" else None
+            client_and_tenant = find_client_with_tenant(self.sent.get("client_id")) if request.method == "GET" else None
         except RequestRejected:
-            found = None
-        if found is None or not is_address_of(request, found[1]):
+            client_and_tenant = None
+        if client_and_tenant is None or not is_address_of(request, client_and_tenant[1]):
             return super().find_tenant(request)
-        self.client, tenant = found
+        self.client, tenant = client_and_tenant
         return lookup.remember(tenant)
 
     @cached_property
@@ -109,7 +109,7 @@ class Authorize(SignInPage):
         """Return the page that a request begins with: with `prompt=create` the registration, if it is open."""
         self.pending, self.handle = pending, handle
         self.continue_journey(handle, Steps())
-        self.speak(self.session.user.language if self.session is not None else "")
+        self.activate_language(self.session.user.language if self.session is not None else "")
         if CREATE in pending.parameters.prompts and self.registration_client is not None:
             return self.to("register")
         return self.ask() if self.next_step() is flow.Step.SIGN_IN else self.go_on()
@@ -127,8 +127,12 @@ class Authorize(SignInPage):
 
     def _redirect_uri(self, client: Client | None) -> str | None:
         """Return the redirect URI of the request if it is known to be right without the tenant's database."""
-        stated = self.sent.get("redirect_uri")
-        return stated if stated and client is not None and matches(client.redirect_uris, stated) else None
+        redirect_uri = self.sent.get("redirect_uri")
+        return (
+            redirect_uri
+            if redirect_uri and client is not None and matches(client.redirect_uris, redirect_uri)
+            else None
+        )
 
     def _rejected(self, problem: RequestRejected) -> HttpResponse:
         """Return the error to the application, or raise AuthorizationRejected while its address is not known to be right."""

@@ -81,18 +81,18 @@ def find_device(device: str) -> DeviceCode:
     return first_or(_waiting(digest=bytes.fromhex(device)), RequestExpired)
 
 
-def approve(asked: Parameters, session: EndUserSession) -> None:
+def approve(parameters: Parameters, session: EndUserSession) -> None:
     """Let the device of a browser's request poll its tokens as the user of this session.
 
     It gets what the page has shown, also if its client may have more by then. Raises RequestExpired if the code has expired or
     another browser has decided.
     """
     _decide(
-        asked.device,
+        parameters.device,
         DeviceCode.Status.APPROVED,
         session=session,
-        scopes=list(asked.scopes),
-        audiences=list(asked.audiences),
+        scopes=list(parameters.scopes),
+        audiences=list(parameters.audiences),
     )
 
 

@@ -42,7 +42,7 @@ class DevicePage(FormPage, JourneyPage):
     # The code of a link begins a request.
     changes_by_get = True
     # The page begins a request; it has none.
-    stated_handle = stated_journey = ""
+    handle_in_address = journey_in_address = ""
     template = "device"
     title = gettext_lazy("Sign in on another device")
     form_class = UserCodeForm
@@ -72,35 +72,35 @@ class DevicePage(FormPage, JourneyPage):
             if usage.limited:
                 ratelimit.take_back(*usages)
                 raise TooManyFromAddress(retry_after=usage.retry_after)
-        found = find_waiting(user_code)
-        client = find_client(self.tenant, found.client_id) if found else None
-        if found is None or client is None:
+        device_code = find_waiting(user_code)
+        client = find_client(self.tenant, device_code.client_id) if device_code else None
+        if device_code is None or client is None:
             raise UserCodeUnknown
         ratelimit.take_back(*usages)
         return begin_request(
-            Pending(self.tenant, client, _parameters(found, user_code, client, self.tenant), now()), self.browser
+            Pending(self.tenant, client, _parameters(device_code, user_code, client, self.tenant), now()), self.browser
         )
 
     def _limits(self) -> tuple[ratelimit.Limit, ratelimit.Limit]:
         """Return the limits of wrong codes: of the network, and of the session or browser."""
         most, seconds = settings.LIMITS["user_code"]
-        own = str(self.session.user_id) if self.session else cookie_digest(self.browser).hex()
+        caller_key = str(self.session.user_id) if self.session else cookie_digest(self.browser).hex()
         return (
             ratelimit.Limit("user_code", caller_network() or "local", most, seconds),
-            ratelimit.Limit("user_code_of_browser", own, min(most, MOST_WRONG_CODES), seconds),
+            ratelimit.Limit("user_code_of_browser", caller_key, min(most, MOST_WRONG_CODES), seconds),
         )
 
 
-def _parameters(found: DeviceCode, user_code: str, client: Client, tenant: TenantContext) -> Parameters:
-    device = bytes(found.digest).hex()
+def _parameters(device_code: DeviceCode, user_code: str, client: Client, tenant: TenantContext) -> Parameters:
+    device = bytes(device_code.digest).hex()
     # The client may have been narrowed since the device began.
-    scopes = scopes_still_allowed(found.scopes, client.scopes)
+    scopes = scopes_still_allowed(device_code.scopes, client.scopes)
     mapped = mapped_claims_of(scopes, tenant)
     return Parameters(
         redirect_uri="",
         code_challenge="",
         scopes=scopes,
-        audiences=audiences_still_allowed(found.audiences, client.audiences, tenant),
+        audiences=audiences_still_allowed(device_code.audiences, client.audiences, tenant),
         id_token_claims=mapped,
         userinfo_claims=mapped,
         # Also for first-party applications: only the user can compare the code.

@@ -45,21 +45,23 @@ class LogoutPage(JourneyPage):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """Sign out, or ask."""
-        asked = self._asked(request)
+        logout_request = self._logout_request(request)
         if self.lacks_cookies:
             return self._go_on_with_cookies(request)
-        is_own = asked.hint is not None and (self.session is None or self.session.user_id == asked.hint.user_id)
-        if is_own or (self.session is None and asked.hint is None):
-            return self._leave(asked)
+        is_own = logout_request.hint is not None and (
+            self.session is None or self.session.user_id == logout_request.hint.user_id
+        )
+        if is_own or (self.session is None and logout_request.hint is None):
+            return self._leave(logout_request)
         assert self.session is not None  # otherwise one of the two conditions above holds
-        self.target = asked.redirect
+        self.target = logout_request.redirect
         context = {"user": self.session.user, "sent": self._sent(request)}
         return self.page("sign_out", _("Sign out?"), context)
 
     def post(self, request: HttpRequest) -> HttpResponse:
         """Sign out after the question; or the same as GET for an application that sends a form."""
         if FORM_TOKEN in request.POST:
-            return self._leave(self._asked(request))
+            return self._leave(self._logout_request(request))
         return self.get(request)
 
     def _check_form(self, request: HttpRequest) -> None:
@@ -77,7 +79,7 @@ class LogoutPage(JourneyPage):
     def _sent(self, request: HttpRequest) -> dict[str, str]:
         return {name: value for name in PARAMETERS if (value := self._parameter(request, name))}
 
-    def _asked(self, request: HttpRequest) -> LogoutRequest:
+    def _logout_request(self, request: HttpRequest) -> LogoutRequest:
         """Check the parameters. Raises LogoutRejected: the browser is never sent to an unregistered address."""
         sent = {name: self._parameter(request, name) for name in PARAMETERS}
         hint, is_old = self._hint(sent["id_token_hint"], sent["client_id"])
@@ -115,15 +117,15 @@ class LogoutPage(JourneyPage):
             raise LogoutRejected(f"{name} was sent more than once.")
         return values[0] if values else ""
 
-    def _leave(self, asked: LogoutRequest) -> HttpResponse:
+    def _leave(self, logout_request: LogoutRequest) -> HttpResponse:
         with in_tenant(self.tenant.tenant_id), END_USERS.atomic():
-            held = self.held_session()
-            if held is not None:
-                self._end(held)
-            if asked.hint is not None:
-                self._end_hinted(asked.hint)
-        if asked.redirect:
-            return self.leave_session(self.to_application(asked.redirect))
+            browser_session = self.held_session()
+            if browser_session is not None:
+                self._end(browser_session)
+            if logout_request.hint is not None:
+                self._end_hinted(logout_request.hint)
+        if logout_request.redirect:
+            return self.leave_session(self.to_application(logout_request.redirect))
         return self.signed_out("signed_out")
 
     def _end_hinted(self, hint: Hint) -> None:

@@ -67,13 +67,13 @@ class RequestPage(SignedInPage):
     """A page that only a request of an application leads to."""
 
     step: Step
-    asked: Pending
+    authorization_request: Pending
 
     def _answer(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
         try:
             if self.pending is None:
                 raise errors.RequestMissing
-            self.asked = self.pending
+            self.authorization_request = self.pending
         except ApiError as error:
             return self._error_page(error)
         if self.session is not None and self.next_step() is not self.step:
@@ -94,7 +94,7 @@ class SelectAccountPage(RequestPage):
     def post(self, request: HttpRequest) -> HttpResponse:
         """Go on with the account."""
         with in_tenant(self.tenant.tenant_id):
-            choose_account(self.asked, self.own)
+            choose_account(self.authorization_request, self.own_session)
         return self.to("continue")
 
 
@@ -105,32 +105,36 @@ class ConsentPage(RequestPage):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """Show the application, the account, and the scopes and audiences in words."""
-        parameters = self.asked.parameters
-        asked = parameters.consent_scopes.union(parameters.audiences)
+        parameters = self.authorization_request.parameters
+        scopes_and_audiences = parameters.consent_scopes.union(parameters.audiences)
         context = {
             **self.application(),
             "user": self.user,
-            "grants": in_words(asked, parameters.mapped_claims),
-            "further": further_grants(asked, self.tenant),
+            "grants": in_words(scopes_and_audiences, parameters.mapped_claims),
+            "further": further_grants(scopes_and_audiences, self.tenant),
         }
-        title = _("Allow %(application)s to use your account?") % {"application": self.asked.client.name}
+        title = _("Allow %(application)s to use your account?") % {
+            "application": self.authorization_request.client.name
+        }
         if parameters.device:
-            title = _("Sign in to %(application)s on another device?") % {"application": self.asked.client.name}
+            title = _("Sign in to %(application)s on another device?") % {
+                "application": self.authorization_request.client.name
+            }
             context |= self._device(parameters)
         return self.page("consent", title, context)
 
     def _device(self, parameters: Parameters) -> dict[str, object]:
         """Return the code to compare, and since when and where a device shows it. Raises RequestExpired."""
         with in_tenant(self.tenant.tenant_id):
-            found = find_device(parameters.device)
+            device_code = find_device(parameters.device)
             code = unsealed(parameters.user_code, parameters.device)
-        return {"user_code": code, "since": found.created_at, "address": found.address}
+        return {"user_code": code, "since": device_code.created_at, "address": device_code.address}
 
     def post(self, request: HttpRequest) -> HttpResponse:
         """Store the consent and go on, or answer the application that access was denied."""
         with in_tenant(self.tenant.tenant_id):
             if "allow" in request.POST:
-                record_consent(self.asked, self.own)
+                record_consent(self.authorization_request, self.own_session)
                 return self.to("continue")
-            response = deny(self.asked, ACCESS_DENIED, "The user has denied access.")
-        return self.respond(response, self.asked.client)
+            response = deny(self.authorization_request, ACCESS_DENIED, "The user has denied access.")
+        return self.respond(response, self.authorization_request.client)

@@ -45,18 +45,18 @@ class EnrollmentPage(JourneyPage):
     """A page that adds a factor, for a sign-in that waits for its first one or for a signed-in user."""
 
     needed = "enrollment_ticket"
-    who: Enroller
+    enroller: Enroller
     # The page that a step-up returns to.
     back: ClassVar[str] = "enroll"
     # The kind of factor of which a user has one at most.
     kind: ClassVar[str] = ""
 
     def _answer(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
-        who = self._enroller()
-        if who is None:
+        enroller = self._enroller()
+        if enroller is None:
             return self.to("signin")
-        self.who = who
-        if who.caller.principal is not None and not self._is_next():
+        self.enroller = enroller
+        if enroller.caller.principal is not None and not self._is_next():
             return self.to("continue")
         try:
             self._check_proof()
@@ -67,7 +67,7 @@ class EnrollmentPage(JourneyPage):
             return self.to("step-up", next=self.back)
         except (NotSignedInByTicket, NoProof):
             # The sign-in that the factor would complete has expired.
-            self.steps = replace(self.steps.only_email(self.steps.email), notice="expired")
+            self.journey_steps = replace(self.journey_steps.only_email(self.journey_steps.email), notice="expired")
             return self.to("signin")
 
     def _error_page(self, error: ApiError) -> HttpResponse:
@@ -84,23 +84,23 @@ class EnrollmentPage(JourneyPage):
 
     def _check_proof(self) -> None:
         """Check session and proof before any work that would be lost. Raises InsufficientAuthentication."""
-        principal = self.who.caller.principal
+        principal = self.enroller.caller.principal
         if principal is not None:
             require_assurance(enrollment_action(principal.user["mfa_methods"], self.kind), principal)
-            self.who = replace(self.who, caller=replace(self.who.caller, proof=self.require_proof()))
+            self.enroller = replace(self.enroller, caller=replace(self.enroller.caller, proof=self.require_proof()))
 
     @property
     def replaced(self) -> list[str]:
         """Return the kinds of factors that the signed-in user has, and would replace."""
-        principal = self.who.caller.principal
+        principal = self.enroller.caller.principal
         return list(principal.user["mfa_methods"]) if principal is not None else []
 
     def _enroller(self) -> Enroller | None:
         if self.own_account:
             return self._signed_in()
-        if self.steps.enrollment_ticket and self.steps.mfa_token:
-            caller = Caller(ticket=self.steps.enrollment_ticket, delivery=self.delivery)
-            return Enroller(self.steps.email, caller, self.steps.mfa_token)
+        if self.journey_steps.enrollment_ticket and self.journey_steps.mfa_token:
+            caller = Caller(ticket=self.journey_steps.enrollment_ticket, delivery=self.delivery)
+            return Enroller(self.journey_steps.email, caller, self.journey_steps.mfa_token)
         return self._signed_in()
 
     def _signed_in(self) -> Enroller | None:
@@ -115,28 +115,28 @@ class EnrollmentPage(JourneyPage):
         """Return whether the address names the signed-in user: another one may have begun a sign-in in this browser."""
         return "own" in self.request.GET
 
-    def kept(self, name: str = "enroll") -> dict[str, str]:
+    def journey_parameters(self, name: str = "enroll") -> dict[str, str]:
         """Return also the parameter that keeps pages of this enrollment at the same user."""
         is_for_owner = self.own_account and name.partition("/")[0] == "enroll"
-        return {**({"own": "1"} if is_for_owner else {}), **super().kept(name)}
+        return {**({"own": "1"} if is_for_owner else {}), **super().journey_parameters(name)}
 
     @property
-    def stated_journey(self) -> str:
-        return self.stated_handle if self.own_account else super().stated_journey
+    def journey_in_address(self) -> str:
+        return self.handle_in_address if self.own_account else super().journey_in_address
 
     @property
     def account(self) -> str:
-        ticket = self.steps.enrollment_ticket
-        return f"{self.steps.email} {ticket}" if ticket and not self.own_account else ""
+        ticket = self.journey_steps.enrollment_ticket
+        return f"{self.journey_steps.email} {ticket}" if ticket and not self.own_account else ""
 
     @property
     def waits(self) -> bool:
         """Return whether a sign-in waits for the factor."""
-        return self.who.mfa_token is not None
+        return self.enroller.mfa_token is not None
 
     def _forget_proof(self) -> None:
-        if self.who.caller.proof:
-            self.steps = replace(self.steps, proof="")
+        if self.enroller.caller.proof:
+            self.journey_steps = replace(self.journey_steps, proof="")
 
     def done(self, signed_in: SignedIn[Account] | None, notice: str) -> HttpResponse:
         """Go on after a factor was enrolled, which may complete a sign-in.
@@ -156,7 +156,7 @@ class ChooseFactorPage(EnrollmentPage):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """Show the kinds."""
-        context = {**self.application(), "who": self.who.email, "waits": self.waits or bool(self.handle)}
+        context = {**self.application(), "who": self.enroller.email, "waits": self.waits or bool(self.handle)}
         context["replaced"] = self.replaced
         return self.page("enroll", _("Protect your account"), context)
 
@@ -188,21 +188,21 @@ class NewAppPage(EnrollmentFormPage):
             confirmed = totp.confirm_totp_setup(
                 realm=END_USERS,
                 tenant_id=self.tenant.tenant_id,
-                email=self.who.email,
+                email=self.enroller.email,
                 secret=form.cleaned_data["secret"],
                 code=form.cleaned_data["code"],
-                caller=self.who.caller,
-                mfa_token=self.who.mfa_token,
+                caller=self.enroller.caller,
+                mfa_token=self.enroller.mfa_token,
             )
         except SecretNotIssued as problem:
             return self._new_secret(problem)
         self._forget_proof()
-        response = codes_page(self, confirmed.backup_codes, self.who.email)
+        response = codes_page(self, confirmed.backup_codes, self.enroller.email)
         return self.enter(confirmed.signed_in, response) if confirmed.signed_in is not None else response
 
     def _new_secret(self, error: ApiError | None = None) -> HttpResponse:
         setup = totp.begin_totp_setup(
-            realm=END_USERS, tenant_id=self.tenant.tenant_id, email=self.who.email, caller=self.who.caller
+            realm=END_USERS, tenant_id=self.tenant.tenant_id, email=self.enroller.email, caller=self.enroller.caller
         )
         return self._page(forms.NewTotpForm(initial={"secret": setup.secret}), setup, error)
 
@@ -212,9 +212,9 @@ class NewAppPage(EnrollmentFormPage):
             setup = totp.show_totp_setup_again(
                 realm=END_USERS,
                 tenant_id=self.tenant.tenant_id,
-                email=self.who.email,
+                email=self.enroller.email,
                 secret=form.data.get("secret", ""),
-                caller=self.who.caller,
+                caller=self.enroller.caller,
             )
         except SecretNotIssued as problem:
             return self._new_secret(problem)
@@ -239,10 +239,10 @@ class NewPasskeyPage(EnrollmentFormPage):
             enrolled = passkeys.finish_registration(
                 realm=END_USERS,
                 tenant_id=self.tenant.tenant_id,
-                email=self.who.email,
+                email=self.enroller.email,
                 credential=form.cleaned_data["credential"],
-                caller=self.who.caller,
-                mfa_token=self.who.mfa_token,
+                caller=self.enroller.caller,
+                mfa_token=self.enroller.mfa_token,
             )
         except _PROOF_LOST:
             raise
@@ -251,7 +251,7 @@ class NewPasskeyPage(EnrollmentFormPage):
         return self.done(enrolled.signed_in, "passkey_added")
 
     def context(self) -> Context:
-        return {**self.application(), "who": self.who.email}
+        return {**self.application(), "who": self.enroller.email}
 
 
 class CreationOptions(EnrollmentPage):
@@ -263,7 +263,7 @@ class CreationOptions(EnrollmentPage):
         """Return the options."""
         return JsonResponse(
             passkeys.begin_registration(
-                realm=END_USERS, tenant_id=self.tenant.tenant_id, email=self.who.email, caller=self.who.caller
+                realm=END_USERS, tenant_id=self.tenant.tenant_id, email=self.enroller.email, caller=self.enroller.caller
             )
         )
 
@@ -286,22 +286,22 @@ class NewPhonePage(EnrollmentFormPage):
 
     def submit(self, form: forms.PageForm) -> HttpResponse:
         """Send a code to the number, or enroll it with the code."""
-        who, tenant_id = self.who, self.tenant.tenant_id
+        enroller, tenant_id = self.enroller, self.tenant.tenant_id
         if isinstance(form, forms.PhoneForm):
             number = form.cleaned_data["phone_number"]
             begin_sms_setup(
-                tenant_id=tenant_id, client_id=None, email=who.email, phone_number=number, caller=who.caller
+                tenant_id=tenant_id, client_id=None, email=enroller.email, phone_number=number, caller=enroller.caller
             )
             self.number = number
             return self.show(forms.NewPhoneForm(initial={"phone_number": number}))
         confirmed = confirm_sms_setup(
             tenant_id=tenant_id,
             client_id=None,
-            email=who.email,
+            email=enroller.email,
             phone_number=self.number,
             code=form.cleaned_data["sms_code"],
-            caller=who.caller,
-            mfa_token=who.mfa_token,
+            caller=enroller.caller,
+            mfa_token=enroller.mfa_token,
         )
         return self.done(confirmed.signed_in, "factor_added")
 
@@ -316,6 +316,6 @@ def codes_page(page: JourneyPage, codes: list[str], email: str) -> HttpResponse:
         **page.application(),
         "codes": codes,
         "file": "data:text/plain;charset=utf-8," + quote(text),
-        "go_on": page.href("continue" if page.handle or page.steps.mfa_token else "account/security"),
+        "go_on": page.href("continue" if page.handle or page.journey_steps.mfa_token else "account/security"),
     }
     return page.page("backup_codes", _("Save your backup codes"), context)

@@ -23,8 +23,8 @@ from openid.device.codes import keep_approved_codes
 from openid.errors import RequestExpired, StepRequired
 from openid.models import AuthorizationCode
 from openid.pages import errors
+from openid.pages.journey_steps import Steps, latest_steps, new_journey
 from openid.pages.page import Context, Page
-from openid.pages.steps import Steps, latest_steps, new_journey
 from tenants.entering.context import in_tenant, tenant_atomic
 from tenants.states import Purpose
 from userflow.accounts.models import Account, Client, EndUser
@@ -61,21 +61,21 @@ class JourneyPage(Page):
     @cached_property
     def handle(self) -> str:
         """Return the handle of the application's request, or "" without one."""
-        stated = self.stated_handle
-        if stated or not self.needed or not self.steps.handle:
-            return stated
+        request_handle = self.handle_in_address
+        if request_handle or not self.needed or not self.journey_steps.handle:
+            return request_handle
         try:
-            self._find(self.steps.handle)
+            self._find(self.journey_steps.handle)
         except ApiError:
             # Also of a tenant that is suspended or busy: the error page must not fail for the reason that it states.
             return ""
-        return self.steps.handle
+        return self.journey_steps.handle
 
     @property
-    def stated_journey(self) -> str:
+    def journey_in_address(self) -> str:
         """Return the journey in the address, or the latest one that the page can go on with."""
-        stated = super().stated_journey
-        return stated or (latest_steps(self.request, self.tenant, self.needed).journey if self.needed else "")
+        journey_handle = super().journey_in_address
+        return journey_handle or (latest_steps(self.request, self.tenant, self.needed).journey if self.needed else "")
 
     @cached_property
     def pending(self) -> Pending | None:
@@ -104,7 +104,7 @@ class JourneyPage(Page):
         # Known only with the session; a page that fails without one says so itself.
         with suppress(ApiError):
             if self.session is not None:
-                self.speak(self.session.user.language)
+                self.activate_language(self.session.user.language)
         return super()._answer(request, **kwargs)
 
     @cached_property
@@ -176,12 +176,12 @@ class JourneyPage(Page):
 
     def to_with(self, notice: str, name: str) -> HttpResponse:
         """Redirect to another page, which shows a message."""
-        self.steps = self.steps.with_notice(notice)
+        self.journey_steps = self.journey_steps.with_notice(notice)
         return self.to(name)
 
     def tell_at_account(self, notice: str) -> None:
         """Let the next page of the account show a message: these pages have no journey."""
-        self.journey, self.steps = "", NO_STEPS.with_notice(notice)
+        self.journey, self.journey_steps = "", NO_STEPS.with_notice(notice)
 
     def application(self) -> Context:
         """Return what pages show of the application."""
@@ -193,24 +193,26 @@ class JourneyPage(Page):
         """Return the address that is probably the user's: the application's hint, what was typed, who is signed in."""
         hint = self.pending.parameters.login_hint if self.pending is not None else ""
         signed_in = self.session.user.email if self.session is not None else ""
-        return hint or self.steps.email or signed_in
+        return hint or self.journey_steps.email or signed_in
 
     def remember_request(self) -> None:
         """Keep the request for pages that the user opens from a mail."""
-        if self.pending is not None and self.steps.handle != self.handle:
-            self.steps = Steps(email=self.steps.email, notice=self.steps.notice, handle=self.handle)
+        if self.pending is not None and self.journey_steps.handle != self.handle:
+            self.journey_steps = Steps(
+                email=self.journey_steps.email, notice=self.journey_steps.notice, handle=self.handle
+            )
 
     def go_on_with(self, email: str) -> None:
         """Go on with the browser's latest journey of this user, else with a new one, unless the page's address names one.
 
         The latest of all may be that of another tab, in which another user signs in.
         """
-        if super().stated_journey:
-            self.steps = self.steps.only_email(email)
+        if super().journey_in_address:
+            self.journey_steps = self.journey_steps.only_email(email)
             return
-        steps = latest_steps(self.request, self.tenant, needed="journey", email=email)
-        self.continue_journey(steps.journey or new_journey(), steps)
-        self.steps = steps.only_email(email)
+        journey_steps = latest_steps(self.request, self.tenant, needed="journey", email=email)
+        self.continue_journey(journey_steps.journey or new_journey(), journey_steps)
+        self.journey_steps = journey_steps.only_email(email)
         for name in ("handle", "pending"):
             self.__dict__.pop(name, None)
 
@@ -226,11 +228,11 @@ class JourneyPage(Page):
 
         A used one is not tried: it would count as a wrong secret.
         """
-        held, own = self.steps.proof, self.session
-        if held and own is not None and self.steps.proof_until >= time.time():
+        proof_token, session = self.journey_steps.proof, self.session
+        if proof_token and session is not None and self.journey_steps.proof_until >= time.time():
             with suppress(NotSignedInByTicket), in_tenant(self.tenant.tenant_id):
-                if tickets.find_ticket(END_USERS, held, tickets.PROOF).session_id == own.pk:
-                    return {"proof_token": held}
+                if tickets.find_ticket(END_USERS, proof_token, tickets.PROOF).session_id == session.pk:
+                    return {"proof_token": proof_token}
         raise InsufficientAuthentication
 
     def enter(self, signed_in: SignedIn[Account], response: HttpResponse | None = None) -> HttpResponse:
@@ -254,7 +256,7 @@ class JourneyPage(Page):
                 # The user is signed in all the same. The next page says what is wrong with the request.
                 response = self.to("continue")
         browser.set_session_cookie(response, self.tenant.tenant_id, signed_in.cookie)
-        self.steps = NO_STEPS
+        self.journey_steps = NO_STEPS
         return response
 
     def go_on(self) -> HttpResponse:
@@ -305,7 +307,7 @@ class JourneyPage(Page):
 
     def signed_out(self, notice: str) -> HttpResponse:
         """Go to the sign-in page after the browser's session has ended."""
-        self.steps = replace(self.steps.only_email(""), notice=notice)
+        self.journey_steps = replace(self.journey_steps.only_email(""), notice=notice)
         return self.leave_session(self.to("signin"))
 
     def leave_session(self, response: HttpResponse) -> HttpResponse:
@@ -361,17 +363,17 @@ def source_of(uri: str) -> str:
 class SignedInPage(JourneyPage):
     """A page for users who are signed in; others sign in first."""
 
-    own: EndUserSession
+    own_session: EndUserSession
     me: Principal
 
     @property
     def user(self) -> EndUser:
         """Return the user of the session."""
-        return self.own.user
+        return self.own_session.user
 
     def _answer(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
         if self.session is None or self.principal is None:
             return self.to("signin")
-        self.own, self.me = self.session, self.principal
+        self.own_session, self.me = self.session, self.principal
         set_actor(self.me.kind, str(self.me.id))
         return super()._answer(request, **kwargs)

@@ -15,7 +15,7 @@ from django.views import View
 from identity_platform.crypto import same
 from openid import browser
 from openid.pages import errors
-from openid.pages.steps import Steps, is_journey, new_journey, read_steps, write_steps
+from openid.pages.journey_steps import Steps, is_journey, new_journey, read_steps, write_steps
 from tenants.entering.lookup import TenantContext
 
 FORM_TOKEN: Final = "form_token"
@@ -31,42 +31,42 @@ class JourneyState(View):
     # The value of the cookie that stands for the browser; new at its first page.
     browser: str
     # What this response writes back, if it has changed; none before the tenant is known.
-    steps = Steps()
+    journey_steps = Steps()
     # The handle of the journey that the steps belong to; "" for pages of the account, which act for the session's user.
     journey = ""
     # None without a session.
     session_cookie: str | None
 
     def _read_steps(self, request: HttpRequest) -> None:
-        journey = self.stated_journey
+        journey = self.journey_in_address
         self.continue_journey(journey, read_steps(request, self.tenant, journey))
 
-    def continue_journey(self, journey: str, steps: Steps) -> None:
+    def continue_journey(self, journey: str, journey_steps: Steps) -> None:
         """Act for this journey, whose stored steps are given."""
-        self.journey, self.steps = journey, steps
-        self._read = (journey, steps)
+        self.journey, self.journey_steps = journey, journey_steps
+        self._read = (journey, journey_steps)
 
     def _write_steps(self, request: HttpRequest, response: HttpResponse) -> None:
-        journey, steps = self._read
-        if self.steps != Steps():
-            self.steps = replace(self.steps, journey=self.journey)
-        if (self.journey, self.steps) == (journey, steps):
+        journey, journey_steps = self._read
+        if self.journey_steps != Steps():
+            self.journey_steps = replace(self.journey_steps, journey=self.journey)
+        if (self.journey, self.journey_steps) == (journey, journey_steps):
             return
-        write_steps(request, response, self.tenant, self.journey, self.steps)
+        write_steps(request, response, self.tenant, self.journey, self.journey_steps)
         if self.journey != journey:
             # They have gone on in the new journey.
             write_steps(request, response, self.tenant, journey, Steps())
 
     @property
-    def stated_handle(self) -> str:
+    def handle_in_address(self) -> str:
         """Return the handle of the application's request in the address, or ""."""
         return self.request.GET.get("request", "")
 
     @property
-    def stated_journey(self) -> str:
+    def journey_in_address(self) -> str:
         """Return the handle of the journey in the address, or ""."""
         other = self.request.GET.get(JOURNEY, "")
-        return self.stated_handle or (other if is_journey(other) else "")
+        return self.handle_in_address or (other if is_journey(other) else "")
 
     def _check_form(self, request: HttpRequest) -> None:
         """Raise FormExpired unless the form was rendered for this browser, session (CSRF) and account; its class says why."""
@@ -113,9 +113,9 @@ class JourneyState(View):
     @cached_property
     def handle(self) -> str:
         """Return the handle of the application's request, or "" without one."""
-        return self.stated_handle
+        return self.handle_in_address
 
-    def kept(self, name: str = "signin") -> dict[str, str]:
+    def journey_parameters(self, name: str = "signin") -> dict[str, str]:
         """Return the parameters that keep the request and the journey on the page of that name."""
         if self.handle:
             return {"request": self.handle}
@@ -124,18 +124,18 @@ class JourneyState(View):
     @property
     def query(self) -> str:
         """Return the query that keeps the application's request and the journey on the next page."""
-        kept = urlencode(self.kept())
-        return f"?{kept}" if kept else ""
+        query = urlencode(self.journey_parameters())
+        return f"?{query}" if query else ""
 
     def href(self, name: str, **more: str) -> str:
         """Return the address of another page of the tenant, with the application's request and the journey."""
-        query = urlencode({name: value for name, value in {**more, **self.kept(name)}.items() if value})
+        query = urlencode({name: value for name, value in {**more, **self.journey_parameters(name)}.items() if value})
         return f"{self.root}/{name}" + (f"?{query}" if query else "")
 
     def to(self, name: str, **more: str) -> HttpResponseRedirect:
         """Redirect to another page of the tenant, with the application's request and the journey."""
         # A message alone needs none: the next page shows it and forgets it.
-        has_steps = self.steps != Steps(notice=self.steps.notice)
+        has_steps = self.journey_steps != Steps(notice=self.journey_steps.notice)
         if has_steps and name.partition("/")[0] in JOURNEY_PAGES and "own" not in more:
             self.begin_journey()
         response = HttpResponseRedirect(self.href(name, **more))

@@ -30,10 +30,10 @@ class LogoFile(Page):
         if request.method not in ("GET", "HEAD"):
             raise MethodNotAllowed(headers={"Allow": "GET, HEAD"})
         with in_tenant(tenant_of_request(request).tenant_id, Purpose.SIGN_IN):
-            found = find_logo()
-        if found is None:
+            logo = find_logo()
+        if logo is None:
             raise NotFound
-        data, media_type, digest = found
+        data, media_type, digest = logo
         is_current = request.GET.get("v") == digest
         cache = "public, max-age=31536000, immutable" if is_current else "public, max-age=300"
         # The middleware adds nosniff and, for the address opened by itself, a policy that allows nothing.

@@ -68,13 +68,13 @@ NOTICES: Final = {
 }
 
 
-def language_of(request: HttpRequest, *, requested: Sequence[str] = (), own: str = "") -> str:
+def language_of(request: HttpRequest, *, requested: Sequence[str] = (), user_language: str = "") -> str:
     """Return the language of the first preference for which there is a catalogue (OpenID Connect Core section 3.1.2.1).
 
-    What was `requested` for this page, else the user's `own` (or ""), else the browser's, else English.
+    What was `requested` for this page, else the `user_language` (or ""), else the browser's, else English.
     """
     accepted = accepted_codes(request.META.get("HTTP_ACCEPT_LANGUAGE", ""))
-    return known_language((*requested, own, *accepted)) or LANGUAGES[0]
+    return known_language((*requested, user_language, *accepted)) or LANGUAGES[0]
 
 
 class Page(JourneyState):
@@ -141,7 +141,7 @@ class Page(JourneyState):
         is_foreign_form = self.from_applications and request.method == "POST"
         self.lacks_cookies = is_foreign_form and not is_known and self.session_cookie is None
         self._read_steps(request)
-        self.speak()
+        self.activate_language()
         if request.method == "POST":
             self._check_form(request)
         response = self._answer(request, **kwargs)
@@ -179,13 +179,13 @@ class Page(JourneyState):
         """Return the languages that the application's request asks for, preferred first."""
         return ()
 
-    def speak(self, own: str = "") -> None:
-        """Render in the language chosen on a page, else what the application asks for, the user's `own`, the browser's.
+    def activate_language(self, user_language: str = "") -> None:
+        """Render in the language chosen on a page, else what the application asks for, the `user_language`, the browser's.
 
         `dispatch` restores the language that was active before.
         """
         requested = (chosen_language(self.request, self.tenant), *self.ui_locales)
-        language = language_of(self.request, requested=requested, own=own)
+        language = language_of(self.request, requested=requested, user_language=user_language)
         translation.activate(language)
         set_language(language, asked_for=bool(known_language(requested)))
 
@@ -216,14 +216,17 @@ class Page(JourneyState):
         elif form is not None and form.is_bound and form.errors:
             status = 400
         notice = ""
-        if self.steps.notice:
-            notice, self.steps = str(NOTICES.get(self.steps.notice, "")), self.steps.with_notice("")
+        if self.journey_steps.notice:
+            notice, self.journey_steps = (
+                str(NOTICES.get(self.journey_steps.notice, "")),
+                self.journey_steps.with_notice(""),
+            )
         values = {
             **self._frame(str(title)),
             "notice": notice,
             "problem": problem,
             "form_token": self._form_token(),
-            "steps": self.steps,
+            "steps": self.journey_steps,
             "form": form,
             **(context or {}),
         }

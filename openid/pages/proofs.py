@@ -10,8 +10,8 @@ from identity_platform.api.errors import ApiError
 from mfa.factors import BACKUP_CODE, SMS, TOTP, WEBAUTHN
 from openid.pages import forms
 from openid.pages.journey import JourneyPage
+from openid.pages.journey_steps import Steps
 from openid.pages.page import Context, FormPage
-from openid.pages.steps import Steps
 
 PASSWORD: Final = "password"
 
@@ -51,8 +51,8 @@ class ProofPage(FormPage, JourneyPage):
     @property
     def kind(self) -> str:
         """Return the way that the address of the page names, else the strongest one that the user has."""
-        stated, ordered = self.request.GET.get("method"), [kind for kind in WAYS if kind in self.kinds]
-        return stated if stated is not None and stated in ordered else ordered[0]
+        method, ordered = self.request.GET.get("method"), [kind for kind in WAYS if kind in self.kinds]
+        return method if method is not None and method in ordered else ordered[0]
 
     @property
     def kinds(self) -> Sequence[str]:
@@ -74,7 +74,7 @@ class ProofPage(FormPage, JourneyPage):
 
     def _send(self) -> HttpResponse:
         try:
-            self.steps = self.send_code().with_notice("code_sent")
+            self.journey_steps = self.send_code().with_notice("code_sent")
         except ApiError as error:
             return self.show(forms.SmsForm(), error)
         return self.again()

@@ -63,7 +63,7 @@ class RegisterPage(NewPasswordPage):
             tenant_id=self.tenant.tenant_id, client_id=self.registration_client.pk, **given
         )
         if email_verification.is_required(self.tenant):
-            self.steps = replace(self.steps.only_email(given["email"]), registration=str(user.pk))
+            self.journey_steps = replace(self.journey_steps.only_email(given["email"]), registration=str(user.pk))
             return self.to("verify-email")
         return self.sign_in(given["email"], given["password"])
 
@@ -84,7 +84,7 @@ class ForgotPage(FormPage, JourneyPage):
         """Send the mail. The response is the same whether or not the address is known."""
         email = form.cleaned_data["email"]
         ask_for_end_user_reset(email=email, tenant_id=self.tenant.tenant_id)
-        self.steps = self.steps.only_email(email)
+        self.journey_steps = self.journey_steps.only_email(email)
         # The link of the mail goes on with it.
         self.begin_journey()
         return self.page("forgot_sent", _("Check your mail"), {**self.application(), "who": email})
@@ -105,7 +105,7 @@ class ResetPage(NewPasswordPage):
             token=given["token"], password=given["password"], tenant_id=self.tenant.tenant_id
         )
         self.go_on_with(reset.email)
-        self.steps = self.steps.with_notice("password_changed")
+        self.journey_steps = self.journey_steps.with_notice("password_changed")
         response = self.to("signin/password")
         with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
             ended = self.held_session() is None
@@ -128,7 +128,7 @@ class InvitationPage(NewPasswordPage):
             raise InvitationInvalid
         accepted = accept_invitation(**given)
         response = self.sign_in(accepted.user.email, given["password"])
-        if self.steps == NO_STEPS and not self.handle:
+        if self.journey_steps == NO_STEPS and not self.handle:
             # The page shows the application of the invitation too.
             self.tell_at_account("account_ready")
         return response
@@ -183,7 +183,7 @@ class VerifyEmailPage(NewPasswordPage):
         if self.session is not None:
             return self.to_with("email_verified", "continue")
         self.go_on_with(user.email)
-        self.steps = self.steps.with_notice("email_verified")
+        self.journey_steps = self.journey_steps.with_notice("email_verified")
         return self.to("signin/password")
 
     def _registration_of(self, email: str) -> UUID | None:
@@ -191,8 +191,8 @@ class VerifyEmailPage(NewPasswordPage):
 
         The code of another registration of the address, which another person may have made, does not verify it.
         """
-        if self.steps.registration and email_key(self.steps.email) == email_key(email):
-            return UUID(self.steps.registration)
+        if self.journey_steps.registration and email_key(self.journey_steps.email) == email_key(email):
+            return UUID(self.journey_steps.registration)
         return None
 
     def _send_again(self, request: HttpRequest) -> HttpResponse:
@@ -205,8 +205,8 @@ class VerifyEmailPage(NewPasswordPage):
             resend_email_proof(tenant_id=self.tenant.tenant_id, email=email, user_id=registration)
         except ApiError as error:
             return self.show(self.new_form(), error)
-        steps = replace(self.steps.only_email(email), registration=str(registration or ""))
-        self.steps = steps.with_notice("mail_sent")
+        journey_steps = replace(self.journey_steps.only_email(email), registration=str(registration or ""))
+        self.journey_steps = journey_steps.with_notice("mail_sent")
         return self.to("verify-email")
 
     def show(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:

@@ -14,10 +14,10 @@ from mfa.totp.actions import verify_totp
 from mfa.webauthn.authentication import finish_authentication
 from mfa.webauthn.relying_party import usable_methods
 from openid.pages import forms
+from openid.pages.journey_steps import Steps
 from openid.pages.page import Context
 from openid.pages.proofs import WAYS, ProofPage
 from openid.pages.sign_in import SECOND_STEP
-from openid.pages.steps import Steps
 from tenants.entering.context import in_tenant
 from tenants.states import Purpose
 from userflow.accounts.models import EndUser
@@ -36,7 +36,7 @@ class SecondStepPage(ProofPage):
 
     @property
     def account(self) -> str:
-        return f"{self.steps.email} {self.steps.mfa_token}" if self.steps.mfa_token else ""
+        return f"{self.journey_steps.email} {self.journey_steps.mfa_token}" if self.journey_steps.mfa_token else ""
 
     def get(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
         """Show the form of one method and links to the others."""
@@ -65,30 +65,32 @@ class SecondStepPage(ProofPage):
     @cached_property
     def usable(self) -> list[str]:
         with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
-            return usable_methods(self.steps.methods, EndUser.objects.filter(email_key=email_key(self.steps.email)))
+            return usable_methods(
+                self.journey_steps.methods, EndUser.objects.filter(email_key=email_key(self.journey_steps.email))
+            )
 
     def href_of(self, kind: str) -> str:
         return self.href("signin/verify", method=kind)
 
     def _may_try(self) -> bool:
         """Return whether a sign-in waits and allows another attempt."""
-        if not self.steps.mfa_token or not self.steps.methods:
+        if not self.journey_steps.mfa_token or not self.journey_steps.methods:
             return False
         try:
             with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
-                tickets.find_ticket(END_USERS, self.steps.mfa_token, tickets.SECOND_STEP)
+                tickets.find_ticket(END_USERS, self.journey_steps.mfa_token, tickets.SECOND_STEP)
         except NotSignedInByTicket:
             return False
         return True
 
     def _start_again(self) -> HttpResponse:
-        if self.steps.mfa_token:
-            self.steps = replace(self.steps.only_email(self.steps.email), notice="expired")
+        if self.journey_steps.mfa_token:
+            self.journey_steps = replace(self.journey_steps.only_email(self.journey_steps.email), notice="expired")
         return self.to("signin")
 
     def _verify(self, form: forms.PageForm) -> Verified:
         """Check the factor that was sent. Raises what the factor's action raises, which counts every attempt."""
-        way, email, token = WAYS[self.kind], self.steps.email, self.steps.mfa_token
+        way, email, token = WAYS[self.kind], self.journey_steps.email, self.journey_steps.mfa_token
         sent, tenant_id, caller = form.cleaned_data[way.field], self.tenant.tenant_id, Caller(delivery=self.delivery)
         if self.kind == WEBAUTHN:
             return finish_authentication(
@@ -98,25 +100,27 @@ class SecondStepPage(ProofPage):
             return verify_sms_code(
                 tenant_id=tenant_id, client_id=None, email=email, code=sent, caller=caller, mfa_token=token
             )
-        proof = {way.field: sent}
-        return verify_totp(realm=END_USERS, tenant_id=tenant_id, email=email, caller=caller, mfa_token=token, **proof)
+        factor_field = {way.field: sent}
+        return verify_totp(
+            realm=END_USERS, tenant_id=tenant_id, email=email, caller=caller, mfa_token=token, **factor_field
+        )
 
     def send_code(self) -> Steps:
         sent = request_sms_code(
             tenant_id=self.tenant.tenant_id,
             client_id=None,
-            email=self.steps.email,
+            email=self.journey_steps.email,
             caller=Caller(),
-            mfa_token=self.steps.mfa_token,
+            mfa_token=self.journey_steps.mfa_token,
         )
-        return replace(self.steps, phone=sent.phone_display)
+        return replace(self.journey_steps, phone=sent.phone_display)
 
     def context(self) -> Context:
         return {
             **super().context(),
-            "who": self.steps.email,
-            "phone": self.steps.phone,
-            "elsewhere": self.usable != list(self.steps.methods),
+            "who": self.journey_steps.email,
+            "phone": self.journey_steps.phone,
+            "elsewhere": self.usable != list(self.journey_steps.methods),
             "remember_days": lifetime(self.tenant).days,
             "remember": "remember" in self.request.POST,
         }

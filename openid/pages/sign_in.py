@@ -55,8 +55,8 @@ class PasswordSignIn(JourneyPage):
         if isinstance(result, SignedIn):
             response = self.enter(result)
             return response if result.remembered is None else self.keep_device(response, result.remembered)
-        self.steps = replace(
-            self.steps.only_email(result.user.email),
+        self.journey_steps = replace(
+            self.journey_steps.only_email(result.user.email),
             mfa_token=result.mfa_token,
             methods=result.methods,
             enrollment_ticket=result.enrollment_ticket or "",
@@ -84,7 +84,7 @@ class PasskeySignIn(FormPage, JourneyPage):
             )
         except EmailNotVerified:
             # No mail was sent, and the page must not tell whose passkey it was: it asks for the address.
-            self.steps = self.steps.only_email("")
+            self.journey_steps = self.journey_steps.only_email("")
             return self.to("verify-email")
         except ApiError as error:
             return self.show(self.form_class(), error)
@@ -113,7 +113,7 @@ class SignInPage(PasswordSignIn, PasskeySignIn):
     def submit(self, form: forms.PageForm) -> HttpResponse:
         """Sign in with the password."""
         email = form.cleaned_data["email"]
-        self.steps = self.steps.only_email(email)
+        self.journey_steps = self.journey_steps.only_email(email)
         return self.sign_in(email, form.cleaned_data["password"])
 
     def context(self) -> Context:
@@ -136,19 +136,19 @@ class PasswordPage(PasswordSignIn, PasskeySignIn):
 
     @property
     def account(self) -> str:
-        return self.steps.email
+        return self.journey_steps.email
 
     def get(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
         """Show the page."""
-        return super().get(request) if self.steps.email else self.to("signin")
+        return super().get(request) if self.journey_steps.email else self.to("signin")
 
     def post(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
         """Check the password or the passkey. Unknown users, wrong passwords and inactive users get the same response."""
-        return super().post(request) if self.steps.email else self.to("signin")
+        return super().post(request) if self.journey_steps.email else self.to("signin")
 
     def submit(self, form: forms.PageForm) -> HttpResponse:
         """Sign in with the password."""
-        return self.sign_in(self.steps.email, form.cleaned_data["password"])
+        return self.sign_in(self.journey_steps.email, form.cleaned_data["password"])
 
     def context(self) -> Context:
         required = email_verification.is_required(self.tenant)
@@ -165,7 +165,7 @@ class PasskeyOptions(JourneyPage):
         stage = request.POST.get("stage")
         if stage == STEP_UP and self.principal is not None:
             return JsonResponse(options_for_step_up(principal=self.principal))
-        email = self.steps.email if stage == SECOND_STEP and self.steps.mfa_token else None
+        email = self.journey_steps.email if stage == SECOND_STEP and self.journey_steps.mfa_token else None
         if stage != SIGN_IN and email is None:
             raise errors.RequestMissing
         return JsonResponse(

@@ -18,10 +18,10 @@ from openid import browser
 from openid.authorization.flow import Step
 from openid.pages import forms
 from openid.pages.journey import SignedInPage
+from openid.pages.journey_steps import Steps
 from openid.pages.page import Context
 from openid.pages.proofs import PASSWORD, WAYS, ProofPage
 from openid.pages.sign_in import STEP_UP
-from openid.pages.steps import Steps
 from tenants.entering.context import in_tenant
 from userflow.accounts.models import EndUser
 from userflow.sessions.browser import rotate_cookie
@@ -57,7 +57,7 @@ class StepUpPage(SignedInPage, ProofPage):
         if not self.user.mfa_methods and self.pending is not None and not self.back:
             return self.to("enroll", own="1")
         if not self.methods:
-            self.steps = self.steps.only_email(self.user.email).with_notice("confirm_by_sign_in")
+            self.journey_steps = self.journey_steps.only_email(self.user.email).with_notice("confirm_by_sign_in")
             return self.to("signin", again="1")
         return super().get(request)
 
@@ -71,9 +71,11 @@ class StepUpPage(SignedInPage, ProofPage):
         field = {WEBAUTHN: "response", PASSWORD: PASSWORD_FIELD}.get(self.kind, WAYS[self.kind].field)
         raised = step_up(principal=self.me, proof={field: sent})
         if self.back and not self.password_first:
-            proof = proof_token_for(principal=self.me, verified=raised.verified)
-            self.steps = replace(self.steps, proof=proof, proof_until=time.time() + PROOF_TOKEN_SECONDS)
-        self.steps = replace(self.steps, own_phone="")
+            proof_token = proof_token_for(principal=self.me, verified=raised.verified)
+            self.journey_steps = replace(
+                self.journey_steps, proof=proof_token, proof_until=time.time() + PROOF_TOKEN_SECONDS
+            )
+        self.journey_steps = replace(self.journey_steps, own_phone="")
         if self.password_first:
             # The factor counts now.
             response = self.to("step-up", next=self.back)
@@ -82,7 +84,7 @@ class StepUpPage(SignedInPage, ProofPage):
         else:
             response = self.to(f"account/{self.back}" if self.back else "continue")
         with in_tenant(self.tenant.tenant_id):
-            browser.set_session_cookie(response, self.tenant.tenant_id, rotate_cookie(self.own))
+            browser.set_session_cookie(response, self.tenant.tenant_id, rotate_cookie(self.own_session))
         return response
 
     @cached_property
@@ -112,20 +114,20 @@ class StepUpPage(SignedInPage, ProofPage):
     @property
     def back(self) -> str:
         """Return the page that asked, or "" for the application."""
-        stated = self.request.GET.get("next", "")
-        return stated if RETURNS.fullmatch(stated) else ""
+        next_page = self.request.GET.get("next", "")
+        return next_page if RETURNS.fullmatch(next_page) else ""
 
     def send_code(self) -> Steps:
         caller = Caller(principal=self.me)
         sent = request_sms_code(tenant_id=self.tenant.tenant_id, client_id=None, email=self.user.email, caller=caller)
-        return replace(self.steps, own_phone=sent.phone_display)
+        return replace(self.journey_steps, own_phone=sent.phone_display)
 
     def context(self) -> Context:
         elsewhere = self.usable != list(self.user.mfa_methods) and not self.password_first
         return {
             **super().context(),
             "who": self.user.email,
-            "phone": self.steps.own_phone,
+            "phone": self.journey_steps.own_phone,
             "elsewhere": elsewhere,
             "password_first": self.password_first,
         }

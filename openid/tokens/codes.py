@@ -72,8 +72,8 @@ class _Exchange:
         digest = hash_token(code)
         self.used = use_code(digest, self.client.id, opened_id=self.session_id)
         if self.used is None:
-            own = AuthorizationCode.objects.filter(digest=digest, client_id=self.client.id)
-            self._end_what_was_issued(own.exclude(used_at=None).first())
+            client_codes = AuthorizationCode.objects.filter(digest=digest, client_id=self.client.id)
+            self._end_what_was_issued(client_codes.exclude(used_at=None).first())
         return self.used
 
     def _end_what_was_issued(self, reused: AuthorizationCode | None) -> None:

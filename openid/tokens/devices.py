@@ -37,17 +37,17 @@ def exchange_device_code(
     DeviceCodeExpired, InvalidGrant (unknown, used, of another client), InvalidTarget, TenantSuspended, TenantBusy.
     """
     with in_tenant(tenant.tenant_id, Purpose.SIGN_IN):
-        own = DeviceCode.objects.filter(digest=hash_token(device_code), client_id=client.id)
+        device_codes = DeviceCode.objects.filter(digest=hash_token(device_code), client_id=client.id)
         with tenant_atomic():
-            approved = own.filter(status=DeviceCode.Status.APPROVED, expires_at__gt=now())
+            approved = device_codes.filter(status=DeviceCode.Status.APPROVED, expires_at__gt=now())
             if approved.update(status=DeviceCode.Status.USED):
-                granted = _granted(own.select_related("session__user").get(), tenant)
+                granted = _granted(device_codes.select_related("session__user").get(), tenant)
                 try:
                     opened = open_application(granted, client=client, resources=resources, binding=binding)
                 except InvalidGrant as problem:
                     raise AccessDenied from problem
                 return token_response(granted, opened, tenant=tenant, client=client)
-        raise _poll(own)
+        raise _poll(device_codes)
 
 
 def _granted(row: DeviceCode, tenant: TenantContext) -> Granted:
@@ -64,9 +64,9 @@ def _granted(row: DeviceCode, tenant: TenantContext) -> Granted:
     )
 
 
-def _poll(own: QuerySet[DeviceCode]) -> OAuthError:
+def _poll(device_codes: QuerySet[DeviceCode]) -> OAuthError:
     """Return the error of a poll that gets no tokens. Only one that comes too early writes: it raises the interval."""
-    row = own.first()
+    row = device_codes.first()
     if row is None or row.status == DeviceCode.Status.USED:
         return InvalidGrant("The device code is unknown, used, or of another client.")
     if row.status == DeviceCode.Status.DENIED:
@@ -76,7 +76,7 @@ def _poll(own: QuerySet[DeviceCode]) -> OAuthError:
     interval = min(row.interval + SLOWER_BY, SLOWEST)
     if _is_early(row.digest, row.interval, next_interval=interval):
         if interval > row.interval:
-            own.filter(interval=row.interval).update(interval=interval)
+            device_codes.filter(interval=row.interval).update(interval=interval)
         return SlowDown()
     return AuthorizationPending()
 

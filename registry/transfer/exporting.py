@@ -60,9 +60,9 @@ def _credentials(tenant_id: UUID, services: list[Service], *, secrets: bool) -> 
                     outcome=outcome,
                     details={"via": "export"},
                 )
-    found: dict[UUID, list[dict[str, object]]] = {}
+    credentials: dict[UUID, list[dict[str, object]]] = {}
     for row in rows:
-        found.setdefault(row.service_id, []).append(
+        credentials.setdefault(row.service_id, []).append(
             {
                 "kind": CREDENTIAL,
                 "service": names[row.service_id],
@@ -75,7 +75,7 @@ def _credentials(tenant_id: UUID, services: list[Service], *, secrets: bool) -> 
                 "created_at": _plain(row.created_at),
             }
         )
-    return found
+    return credentials
 
 
 def _plain(value: object) -> object:

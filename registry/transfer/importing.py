@@ -191,7 +191,7 @@ class _Judged:
 
 def _judge(rows: list[Row], rules: _Rules) -> _Judged:
     """Validate each row by itself, without the database."""
-    found = _Judged()
+    judged = _Judged()
     for row in rows:
         kind = row.members.get("kind", SERVICE)
         spec = KINDS.get(kind) if isinstance(kind, str) else None
@@ -202,9 +202,9 @@ def _judge(rows: list[Row], rules: _Rules) -> _Judged:
             if values.get("created_at") is not None and values["created_at"] > now():
                 row.faults.append(RowError(row.line, "created_at", "Send a time in the past."))
             if not row.faults:
-                (found.services if kind == SERVICE else found.credentials).append({**values, "line": row.line})
-        found.faults += row.faults
-    return found
+                (judged.services if kind == SERVICE else judged.credentials).append({**values, "line": row.line})
+        judged.faults += row.faults
+    return judged
 
 
 def _apply(judged: _Judged, rules: _Rules) -> Batch:
@@ -331,13 +331,13 @@ def _create_credentials(rows: list[Values], rules: _Rules) -> set[UUID]:
 
 
 def _plan_credentials(rows: list[Values], rules: _Rules) -> set[UUID]:
-    found = ServiceCredential.objects.filter(service_id__in={row["service_id"] for row in rows})
-    taken = set(found.values_list("service_id", "name"))
+    existing = ServiceCredential.objects.filter(service_id__in={row["service_id"] for row in rows})
+    taken = set(existing.values_list("service_id", "name"))
     made = set()
     for row in rows:
-        place = (row["service"], row["name"])
-        if (row["service_id"], row["name"]) not in taken and place not in rules.planned:
-            rules.planned.add(place)
+        service_and_name = (row["service"], row["name"])
+        if (row["service_id"], row["name"]) not in taken and service_and_name not in rules.planned:
+            rules.planned.add(service_and_name)
             made.add(row["id"])
     return made
 
@@ -350,5 +350,7 @@ def _skip_or_fail(rows: list[Values], field: str, reason: str, rules: _Rules, ba
 
 
 def _record(action: str, kind: str, ids: Iterable[UUID], rules: _Rules) -> None:
-    if found := sorted(ids):
-        record_for_each_on_platform(action, tenant_id=rules.tenant_id, kind=kind, ids=found, details={"via": "import"})
+    if sorted_ids := sorted(ids):
+        record_for_each_on_platform(
+            action, tenant_id=rules.tenant_id, kind=kind, ids=sorted_ids, details={"via": "import"}
+        )

@@ -93,9 +93,9 @@ def claim(tenant_id: UUID, domain: str, token: str) -> None:
     made = DomainClaim(domain=domain, tenant_id=tenant_id, token=token, checked_at=moment)
     with transaction.atomic():
         DomainClaim.objects.bulk_create([made], ignore_conflicts=True)
-        own = DomainClaim.objects.filter(pk=domain, tenant_id=tenant_id)
+        claims = DomainClaim.objects.filter(pk=domain, tenant_id=tenant_id)
         # Of its own domain the record may be new, or back.
-        if not own.update(token=token, checked_at=moment, lost_since=None):
+        if not claims.update(token=token, checked_at=moment, lost_since=None):
             raise DomainTaken
 
 
@@ -111,8 +111,8 @@ def claims_on(domains: Collection[str]) -> Mapping[str, DomainClaim]:
 
 def claims_about(tenant_id: UUID, domains: Collection[str]) -> Mapping[str, DomainClaim]:
     """Return the verified domains of a tenant, and the claims on these domains, of whichever tenant."""
-    found = DomainClaim.objects.filter(Q(tenant_id=tenant_id) | Q(pk__in=domains))
-    return {claim.domain: claim for claim in found}
+    claims = DomainClaim.objects.filter(Q(tenant_id=tenant_id) | Q(pk__in=domains))
+    return {claim.domain: claim for claim in claims}
 
 
 def claims_of(tenant_id: UUID) -> Mapping[str, DomainClaim]:
@@ -135,12 +135,12 @@ def release(tenant_id: UUID, domain: str) -> bool:
 def _delete(tenant_id: UUID, claims: "QuerySet[DomainClaim]") -> bool:
     # As in `set_sign_in`, which must not choose a domain that is released meanwhile.
     Tenant.objects.select_for_update(no_key=True).get(pk=tenant_id)
-    found = claims.first()
+    domain_claim = claims.first()
     # The conditions of `claims` hold at the deletion: it is one statement.
-    if found is None or not claims.delete()[0]:
+    if domain_claim is None or not claims.delete()[0]:
         return False
-    if found.sign_in:
-        free_sign_in_domain(tenant_id, found.domain)
+    if domain_claim.sign_in:
+        free_sign_in_domain(tenant_id, domain_claim.domain)
     return True
 
 
@@ -211,5 +211,5 @@ def set_sign_in(tenant_id: UUID, domain: str, on: bool, *, disable_passkeys: boo
 def tenants_with_domains() -> list[UUID]:
     """Return the tenants that have verified domains, or had domains in their database."""
     holders = DomainClaim.objects.values("tenant_id")
-    found = Tenant.objects.filter(Q(has_domains=True) | Q(pk__in=holders)).exclude(database__status=State.DELETED)
-    return list(found.order_by("pk").values_list("pk", flat=True))
+    tenants = Tenant.objects.filter(Q(has_domains=True) | Q(pk__in=holders)).exclude(database__status=State.DELETED)
+    return list(tenants.order_by("pk").values_list("pk", flat=True))

@@ -56,12 +56,12 @@ class Budget:
             self._looked_up += 1
             return True
 
-    def note(self, domain: str, *, found: bool) -> None:
+    def note(self, domain: str, *, is_known: bool) -> None:
         """Remember the result of a look-up. The tenant itself is read for every request."""
         with self._lock:
-            hosts, other = (self._known, self._unknown) if found else (self._unknown, self._known)
+            hosts, other = (self._known, self._unknown) if is_known else (self._unknown, self._known)
             other.pop(domain, None)
-            if found:
+            if is_known:
                 self._known[domain] = None
             else:
                 self._unknown[domain] = self._clock()
@@ -92,9 +92,9 @@ def find_host(domain: str, budget: Budget = budget) -> TenantContext | None:
     try:
         tenant = lookup.find_by_domain(domain)
     except UnknownTenant:
-        budget.note(domain, found=False)
+        budget.note(domain, is_known=False)
         return None
-    budget.note(domain, found=True)
+    budget.note(domain, is_known=True)
     return tenant
 
 

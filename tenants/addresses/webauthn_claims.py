@@ -18,15 +18,15 @@ from tenants.errors import RelyingPartyTaken
 from tenants.models import DomainClaim, Tenant, WebAuthnClaim
 
 
-def names_of(own: Mapping[str, object]) -> set[str]:
+def names_of(tenant_settings: Mapping[str, object]) -> set[str]:
     """Return the names that these tenant settings claim."""
-    rp_id, origins = _stated(own)
+    rp_id, origins = _rp_id_and_origins(tenant_settings)
     return {*([rp_id] if rp_id else []), *map(_name_of, origins)}
 
 
-def _stated(own: Mapping[str, object]) -> tuple[str, list[str]]:
+def _rp_id_and_origins(tenant_settings: Mapping[str, object]) -> tuple[str, list[str]]:
     """Return the RP ID and the origins that the tenant has set."""
-    rp_id, origins = own.get("webauthn_rp_id"), own.get("webauthn_origins")
+    rp_id, origins = tenant_settings.get("webauthn_rp_id"), tenant_settings.get("webauthn_origins")
     return rp_id if isinstance(rp_id, str) else "", origins if isinstance(origins, list) else []
 
 
@@ -59,16 +59,16 @@ def claim(tenant_id: UUID, *, before: Mapping[str, object], after: Mapping[str, 
     had, names = names_of(before), names_of(after)
     if names == had:
         return
-    if own := (names - had) & platform_names():
-        raise ValidationFailed(details=_details(after, own, "The platform uses {}."))
+    if platform_owned := (names - had) & platform_names():
+        raise ValidationFailed(details=_details(after, platform_owned, "The platform uses {}."))
     _insert(tenant_id, names)
     others = WebAuthnClaim.objects.filter(name__in=names - had).exclude(tenant_id=tenant_id)
     # Who has proven a domain by DNS need not share it with a tenant that has only named it.
     verified = DomainClaim.objects.filter(pk__in=names - had).exclude(tenant_id=tenant_id)
     if taken := {*others.values_list("name", flat=True), *verified.values_list("pk", flat=True)}:
         raise RelyingPartyTaken(details=_details(after, taken, "Another tenant uses {}."))
-    kept = names | _sign_in_domains(tenant_id)
-    WebAuthnClaim.objects.filter(tenant_id=tenant_id).exclude(name__in=kept).delete()
+    claimed = names | _sign_in_domains(tenant_id)
+    WebAuthnClaim.objects.filter(tenant_id=tenant_id).exclude(name__in=claimed).delete()
 
 
 def _sign_in_domains(tenant_id: UUID) -> set[str]:
@@ -84,26 +84,26 @@ def claim_sign_in_domain(tenant_id: UUID, domain: str) -> None:
 
 def free_sign_in_domain(tenant_id: UUID, domain: str) -> None:
     """Free the claim of a domain that is no sign-in domain any more, unless the tenant's settings name it."""
-    own = Tenant.objects.get(pk=tenant_id).settings
-    if domain not in names_of(own):
+    tenant_settings = Tenant.objects.get(pk=tenant_id).settings
+    if domain not in names_of(tenant_settings):
         WebAuthnClaim.objects.filter(pk=domain, tenant_id=tenant_id).delete()
 
 
-def _details(own: Mapping[str, object], names: Set[str], says: str) -> dict[str, list[str]]:
+def _details(tenant_settings: Mapping[str, object], names: Set[str], says: str) -> dict[str, list[str]]:
     """Return a message for each value with one of these names, by setting."""
-    rp_id, origins = _stated(own)
-    found = {
+    rp_id, origins = _rp_id_and_origins(tenant_settings)
+    messages_by_setting = {
         "settings.webauthn_rp_id": [says.format(rp_id)] if rp_id in names else [],
         "settings.webauthn_origins": [says.format(origin) for origin in origins if _name_of(origin) in names],
     }
-    return {setting: messages for setting, messages in found.items() if messages}
+    return {setting: messages for setting, messages in messages_by_setting.items() if messages}
 
 
 def claim_free_names(tenant_id: UUID) -> None:
     """Claim the names in the tenant's settings that neither another tenant nor the platform has."""
     with transaction.atomic():
-        own = Tenant.objects.select_for_update(no_key=True).get(pk=tenant_id).settings
-        _insert(tenant_id, names_of(own) - platform_names())
+        tenant_settings = Tenant.objects.select_for_update(no_key=True).get(pk=tenant_id).settings
+        _insert(tenant_id, names_of(tenant_settings) - platform_names())
 
 
 def _insert(tenant_id: UUID, names: Set[str]) -> None:
@@ -120,8 +120,10 @@ def unclaimed() -> dict[UUID, list[str]]:
     using = Tenant.objects.filter(settings__has_any_keys=["webauthn_rp_id", "webauthn_origins"])
     claims = dict(WebAuthnClaim.objects.values_list("name", "tenant_id"))
     platform = platform_names()
-    found = {
-        tenant_id: sorted(name for name in names_of(own) if name in platform or claims.get(name) != tenant_id)
-        for tenant_id, own in using.values_list("pk", "settings")
+    unclaimed_names = {
+        tenant_id: sorted(
+            name for name in names_of(tenant_settings) if name in platform or claims.get(name) != tenant_id
+        )
+        for tenant_id, tenant_settings in using.values_list("pk", "settings")
     }
-    return {tenant_id: names for tenant_id, names in found.items() if names}
+    return {tenant_id: names for tenant_id, names in unclaimed_names.items() if names}

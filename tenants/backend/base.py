@@ -62,7 +62,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
             raise NoActiveTenant("The open connection belongs to another tenant: it was not released.")
         super().ensure_connection()
 
-    def named(self) -> tuple[str | None, UUID | None]:
+    def server_and_tenant(self) -> tuple[str | None, UUID | None]:
         """Return the server's name and the tenant's id."""
         target = entered_target()
         return (servers.name_of(target.server_id), target.tenant_id) if target else (None, None)

@@ -73,7 +73,7 @@ class Use:
     reserved: int
     # For connections to tenant databases: by all processes, and by this one.
     leased: int
-    own: int
+    of_process: int
     processes: int
     refused: bool
 
@@ -96,14 +96,14 @@ class Use:
 def uses(server_ids: Iterable[int] | None = None, process: UUID | None = None) -> dict[int, Use]:
     """Return the use of these servers, or of all whose limit is known, in one statement. `process` is the caller's."""
     live = Q(leases__expires_at__gt=Now())
-    found = DatabaseServer.objects.filter(connection_limit__isnull=False)
+    limited_servers = DatabaseServer.objects.filter(connection_limit__isnull=False)
     if server_ids is not None:
-        found = found.filter(pk__in=server_ids)
-    rows = found.values("pk", "name", "connection_limit").annotate(
+        limited_servers = limited_servers.filter(pk__in=server_ids)
+    rows = limited_servers.values("pk", "name", "connection_limit").annotate(
         of_workers=Coalesce(Sum("leases__global_connections", filter=live & Q(leases__command="")), 0),
         of_commands=Coalesce(Sum("leases__global_connections", filter=live & ~Q(leases__command="")), 0),
         leased=Coalesce(Sum("leases__connections", filter=live), 0),
-        own=Coalesce(Sum("leases__connections", filter=live & Q(leases__process=process)), 0),
+        of_process=Coalesce(Sum("leases__connections", filter=live & Q(leases__process=process)), 0),
         processes=Count("leases", filter=live),
         refused=Count("leases", filter=live & Q(leases__refused_at__gt=Now() - _PRESSURE)),
     )
@@ -114,7 +114,7 @@ def uses(server_ids: Iterable[int] | None = None, process: UUID | None = None) -
             # A worker that has not started yet needs its connections to the global database as well.
             reserved=max(row["of_workers"], _planned(row["name"])) + row["of_commands"],
             leased=row["leased"],
-            own=row["own"],
+            of_process=row["of_process"],
             processes=row["processes"],
             refused=row["refused"] > 0,
         )
@@ -153,7 +153,7 @@ class Leases:
         self._renew_every = seconds / _RENEWALS
         self._trusted_for = seconds * _TRUSTED
         # Connections to the global database that this process opens.
-        self._own, self._command = 0, ""
+        self._global_connections, self._command = 0, ""
         self._reset()
         # The thread of the parent does not exist in a forked child, and the parent's leases are not the child's.
         os.register_at_fork(after_in_child=self._reset)
@@ -169,13 +169,13 @@ class Leases:
         self._unused: set[int] = set()
         self._main_id: int | None = None
 
-    def start(self, *, own: int, command: str = "") -> None:
-        """Lease from now on. `own` is the number of connections to the global database that this process may open.
+    def start(self, *, global_connections: int, command: str = "") -> None:
+        """Lease from now on. This process may open so many `global_connections`: those to the global database.
 
         These are counted too, and never refused: without them no request can be served at all. `command` names the
         process if it is not a worker of the server.
         """
-        self._own, self._command = own, command
+        self._global_connections, self._command = global_connections, command
         self._pool.lender = self
         self._run_thread()
 
@@ -260,13 +260,13 @@ class Leases:
         """Lease for all threads that ask for connections to this server, in one transaction."""
         if time.monotonic() >= self._trusted_until:
             self._give_up()
-        sent, held = time.monotonic(), self._pool.leased(server_id)
+        sent, leased = time.monotonic(), self._pool.leased(server_id)
         with transaction.atomic():
             # Locked until the row of this process is written: nothing is leased twice.
             rows = DatabaseServer.objects.select_for_update(no_key=True).only("name", "connection_limit")
             server = rows.get(pk=server_id)
             if server.connection_limit is None:
-                server.connection_limit = next((one.limit for one in asking if one.limit is not None), None)
+                server.connection_limit = next((request.limit for request in asking if request.limit is not None), None)
                 if server.connection_limit is None:
                     for request in asking:
                         request.reply = Reply.UNKNOWN
@@ -274,12 +274,12 @@ class Leases:
                 server.save(update_fields=["connection_limit"])
             use = uses([server_id], self._process)[server_id]
             # The row of this process may say more than it holds: if a response was lost, it holds less.
-            room = use.room + use.own - held
+            room = use.room + use.of_process - leased
             # Beyond its base a process only saves the time to open connections again: there must be plenty.
-            spare = room if held < self._pool.base else room - math.ceil(use.limit * (1 - PLENTY))
+            spare = room if leased < self._pool.base else room - math.ceil(use.limit * (1 - PLENTY))
             granted = max(0, min(max(self._chunk, len(asking)), spare))
-            log.debug("connections_leased", server_id=server_id, held=held, granted=granted, room=room)
-            self._write(server_id, held + granted, refused=room <= 0 and held < min(use.share, self._pool.base))
+            log.debug("connections_leased", server_id=server_id, held=leased, granted=granted, room=room)
+            self._write(server_id, leased + granted, refused=room <= 0 and leased < min(use.share, self._pool.base))
         self._trusted_until = min(self._trusted_until, sent + self._trusted_for)
         if granted:
             self._pool.lend(server_id, granted)
@@ -294,14 +294,14 @@ class Leases:
             self._give_up()
         sent = time.monotonic()
         ConnectionLease.objects.filter(Q(expires_at__lte=Now()) | Q(process__in=_killed())).delete()
-        if self._own and self._main_id is None and not settings.PGBOUNCER:
+        if self._global_connections and self._main_id is None and not settings.PGBOUNCER:
             self._main_id = DatabaseServer.objects.filter(name=servers.MAIN).values_list("pk", flat=True).first()
         # The row of a server without leases ends: it would count as a process that shares the server.
-        held = [server_id for server_id in self._pool.servers_leased() if self._pool.leased(server_id)]
-        found = uses(held) if held else {}
-        for server_id in held:
-            self._shrink(server_id, found.get(server_id))
-        for server_id in held if self._main_id is None else {*held, self._main_id}:
+        leased_servers = [server_id for server_id in self._pool.servers_leased() if self._pool.leased(server_id)]
+        uses_by_server = uses(leased_servers) if leased_servers else {}
+        for server_id in leased_servers:
+            self._shrink(server_id, uses_by_server.get(server_id))
+        for server_id in leased_servers if self._main_id is None else {*leased_servers, self._main_id}:
             if self._extend(server_id):
                 continue
             # Deleted, or lost with the server that had it: others may have leased these connections.
@@ -329,10 +329,10 @@ class Leases:
             self._unused.add(server_id)
 
     def _extend(self, server_id: int) -> bool:
-        own = ConnectionLease.objects.filter(process=self._process, server_id=server_id, expires_at__gt=Now())
-        extended = own.update(
+        leases = ConnectionLease.objects.filter(process=self._process, server_id=server_id, expires_at__gt=Now())
+        extended = leases.update(
             connections=self._pool.leased(server_id),
-            global_connections=self._own if server_id == self._main_id else 0,
+            global_connections=self._global_connections if server_id == self._main_id else 0,
             expires_at=Now() + self._seconds,
         )
         return extended > 0
@@ -347,7 +347,7 @@ class Leases:
             started=processes.started_at(os.getpid()),
             command=self._command,
             connections=number,
-            global_connections=self._own if server_id == self._main_id else 0,
+            global_connections=self._global_connections if server_id == self._main_id else 0,
             refused_at=Now() if refused else None,
             expires_at=Now() + self._seconds,
         )
@@ -392,9 +392,9 @@ def _limit_of(raw: TenantConnection) -> int:
 
 def _next_of(requests: "queue.SimpleQueue[_Request | None]", seconds: float) -> list[_Request | None]:
     """Return what waits in the queue, after at most so many seconds; an empty list if nothing came."""
-    found: list[_Request | None] = []
+    received: list[_Request | None] = []
     with suppress(queue.Empty):
-        found.append(requests.get(timeout=max(0.0, seconds)))
+        received.append(requests.get(timeout=max(0.0, seconds)))
         while True:
-            found.append(requests.get_nowait())
-    return found
+            received.append(requests.get_nowait())
+    return received

@@ -306,8 +306,8 @@ class TenantConnectionPool:
     def retract(self, server_id: int, *, step: int) -> None:
         """Lower what may be open to what is open, rounded up to a multiple of `step`."""
         with self._changed:
-            wanted = -(-self._open_on[server_id] // step) * step
-            self._leased[server_id] = min(self._leased[server_id], wanted)
+            ceiling = -(-self._open_on[server_id] // step) * step
+            self._leased[server_id] = min(self._leased[server_id], ceiling)
 
     def revoke(self, server_id: int) -> None:
         """Let no connection to the server be opened, and close the idle ones. Those in use are closed when given back."""

@@ -52,8 +52,8 @@ def _errors() -> Iterator[None]:
 
 
 def _code_of(problem: Exception) -> str:
-    found = _CODE.search(str(problem))
-    return found[1] if found else ""
+    match = _CODE.search(str(problem))
+    return match[1] if match else ""
 
 
 def _line(problem: Exception) -> str:
@@ -143,20 +143,20 @@ class ObjectsOfSet(SetPlace):
         with _errors():
             with suppress(FileNotFoundError):
                 obstore.delete(self.store, f"{self.prefix}{LIST}")
-            for found in obstore.list(self.store, self.prefix):
-                obstore.delete(self.store, [entry["path"] for entry in found])
+            for chunk in obstore.list(self.store, self.prefix):
+                obstore.delete(self.store, [entry["path"] for entry in chunk])
 
     def newest_change(self) -> datetime:
         """Return when the newest object was written. Raises OSError."""
         with _errors():
-            return max(entry["last_modified"] for found in obstore.list(self.store, self.prefix) for entry in found)
+            return max(entry["last_modified"] for chunk in obstore.list(self.store, self.prefix) for entry in chunk)
 
 
 @dataclass(frozen=True, slots=True)
 class NewObjects(NewSet):
     """A set that is uploaded file by file."""
 
-    place: ObjectsOfSet
+    location: ObjectsOfSet
     folder: Path
 
     def store(self, name: str) -> tuple[int, str]:
@@ -164,7 +164,7 @@ class NewObjects(NewSet):
         described = digest_of(file)
         with _errors():
             self._put(name, file)
-            stored = obstore.head(self.place.store, f"{self.place.prefix}{name}")["size"]
+            stored = obstore.head(self.location.store, f"{self.location.prefix}{name}")["size"]
         if stored != described[0]:
             raise OSError(errno.EIO, "The storage has a file of another size than was uploaded.")
         file.unlink()
@@ -176,8 +176,8 @@ class NewObjects(NewSet):
 
     def _put(self, name: str, content: Path | bytes) -> None:
         obstore.put(
-            self.place.store,
-            f"{self.place.prefix}{name}",
+            self.location.store,
+            f"{self.location.prefix}{name}",
             content,
             chunk_size=PART_BYTES,
             max_concurrency=PARTS_AT_ONCE,
@@ -204,43 +204,43 @@ class Bucket(Storage):
     def sets(self) -> list[SetPlace]:
         if self._prefix and _has_list(self.itself()):
             return [self.itself()]
-        return [place for place in self._places() if _has_list(place)]
+        return [location for location in self._locations() if _has_list(location)]
 
-    def _places(self) -> list[ObjectsOfSet]:
+    def _locations(self) -> list[ObjectsOfSet]:
         with _errors():
-            found = obstore.list_with_delimiter(self._store, self._prefix or None)["common_prefixes"]
-        names = sorted((path.rpartition("/")[2] for path in found), reverse=True)
-        return [self._place(name) for name in names if name.startswith(PREFIX)]
+            prefixes = obstore.list_with_delimiter(self._store, self._prefix or None)["common_prefixes"]
+        names = sorted((path.rpartition("/")[2] for path in prefixes), reverse=True)
+        return [self._location(name) for name in names if name.startswith(PREFIX)]
 
-    def _place(self, name: str) -> ObjectsOfSet:
+    def _location(self, name: str) -> ObjectsOfSet:
         return ObjectsOfSet(f"{self._url}/{name}", self._store, f"{self._prefix}{name}/")
 
     @contextmanager
     def new_set(self, name: str) -> Iterator[NewObjects]:
         # An error of the storage is found before tenants are backed up.
-        self._places()
-        place = self._place(name)
+        self._locations()
+        location = self._location(name)
         with temporary_folder() as folder:
             try:
-                yield NewObjects(place, folder)
+                yield NewObjects(location, folder)
             except BaseException:
                 with suppress(OSError):
-                    place.delete()
+                    location.delete()
                 raise
 
-    def remove(self, place: SetPlace) -> None:
-        self._place(place.name).delete()
+    def remove(self, location: SetPlace) -> None:
+        self._location(location.name).delete()
 
     def remove_unfinished(self) -> None:
-        for place in self._places():
-            if not _has_list(place) and place.newest_change() < now() - ABANDONED:
-                place.delete()
+        for location in self._locations():
+            if not _has_list(location) and location.newest_change() < now() - ABANDONED:
+                location.delete()
 
 
-def _has_list(place: ObjectsOfSet) -> bool:
+def _has_list(location: ObjectsOfSet) -> bool:
     try:
         with _errors():
-            obstore.head(place.store, f"{place.prefix}{LIST}")
+            obstore.head(location.store, f"{location.prefix}{LIST}")
     except FileNotFoundError:
         return False
     return True

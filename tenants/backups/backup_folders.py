@@ -39,7 +39,7 @@ class FolderOfSet(SetPlace):
 class NewFolder(NewSet):
     """A set that becomes visible when its folder gets its name."""
 
-    place: FolderOfSet
+    location: FolderOfSet
     folder: Path
 
     def store(self, name: str) -> tuple[int, str]:
@@ -51,11 +51,11 @@ class NewFolder(NewSet):
             out.flush()
             os.fsync(out.fileno())
         _flush(self.folder)
-        self.folder.rename(self.place.path)
+        self.folder.rename(self.location.path)
         # The service removes old sets.
-        for path in (self.place.path, *self.place.path.iterdir()):
+        for path in (self.location.path, *self.location.path.iterdir()):
             give_to_owner_of_parent(path)
-        _flush(self.place.path.parent)
+        _flush(self.location.path.parent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,9 @@ class Folder(Storage):
     def sets(self) -> list[SetPlace]:
         if (self.path / LIST).exists():
             return [self.itself()]
-        return [FolderOfSet(found.parent) for found in sorted(self.path.glob(f"{PREFIX}*/{LIST}"), reverse=True)]
+        return [
+            FolderOfSet(list_file.parent) for list_file in sorted(self.path.glob(f"{PREFIX}*/{LIST}"), reverse=True)
+        ]
 
     @contextmanager
     def new_set(self, name: str) -> Iterator[NewFolder]:
@@ -83,10 +85,10 @@ class Folder(Storage):
             new.mkdir(mode=0o700)
             yield NewFolder(FolderOfSet(self.path / name), new)
 
-    def remove(self, place: SetPlace) -> None:
+    def remove(self, location: SetPlace) -> None:
         # Out of sight first: half a set is no set.
         with temporary_folder(self.path) as discarded:
-            (self.path / place.name).rename(discarded / place.name)
+            (self.path / location.name).rename(discarded / location.name)
 
     def remove_unfinished(self) -> None:
         # `temporary_folder` has done it.

@@ -34,7 +34,7 @@ class BackupSet:
     `whole`: it was to have all tenants, not only those that were named.
     """
 
-    place: SetPlace
+    location: SetPlace
     started: str
     schema_version: str
     files: tuple[File, ...]
@@ -59,7 +59,7 @@ class BackupSet:
 
 def signed(written: BackupSet) -> bytes:
     """Return the list of a set, with its key wrapped by the key ring and signed with that key."""
-    wrapped = wrap_data_key(written.key, owner=_owner(written.place))
+    wrapped = wrap_data_key(written.key, owner=_owner(written.location))
     content: dict[str, Any] = {
         "format": 1,
         "started": written.started,
@@ -80,25 +80,25 @@ def _signature(content: dict[str, Any], key: bytes) -> str:
     return keyed_digest(json.dumps(content, sort_keys=True), key=key, purpose=_SIGNATURE).hex()
 
 
-def _owner(place: SetPlace) -> str:
+def _owner(location: SetPlace) -> str:
     # The key opens only in a folder of this name: an old set cannot pass as a new one.
-    return f"backup {place.name}"
+    return f"backup {location.name}"
 
 
-def read(place: SetPlace) -> BackupSet:
+def read(location: SetPlace) -> BackupSet:
     """Read the list of a set. Raises BackupUnfit: it was altered, or its key is not in ENCRYPTION_KEYS."""
     try:
-        content = json.loads(place.read_list())
+        content = json.loads(location.read_list())
         signature = content.pop("signature")
-        key = unwrap_data_key(content["ring_key_id"], base64.b64decode(content["wrapped_key"]), owner=_owner(place))
+        key = unwrap_data_key(content["ring_key_id"], base64.b64decode(content["wrapped_key"]), owner=_owner(location))
         if not same(signature, _signature(content, key)):
             raise SealBroken
         files = tuple(File(**file) for file in content["files"])
         about = content["started"], content["schema_version"], files, content["failed"]
-        return BackupSet(place, *about, key, whole=content["whole"])
+        return BackupSet(location, *about, key, whole=content["whole"])
     except RingKeyMissing as problem:
-        raise BackupUnfit(f"{place}: {problem}") from problem
+        raise BackupUnfit(f"{location}: {problem}") from problem
     except OSError as problem:
-        raise BackupUnfit(f"{place} is no backup set: {problem.strerror} ({LIST}).") from problem
+        raise BackupUnfit(f"{location} is no backup set: {problem.strerror} ({LIST}).") from problem
     except (SealBroken, AttributeError, KeyError, TypeError, ValueError) as problem:
-        raise BackupUnfit(f"{place}/{LIST} was altered, or the folder was renamed.") from problem
+        raise BackupUnfit(f"{location}/{LIST} was altered, or the folder was renamed.") from problem

@@ -20,7 +20,7 @@ from django.utils.timezone import now
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import SealBroken, SealingWriter, new_data_key, unseal_file
 from identity_platform.transfer.temporary_folder import temporary_folder
-from tenants import steps
+from tenants import job_steps
 from tenants.backups.backup_lists import BackupSet, File, read, signed
 from tenants.backups.backup_storage import PREFIX, Storage, digest_of
 from tenants.copies import databases, dumps
@@ -97,9 +97,9 @@ def write(
         # Last, so that it has the data key of every tenant in the set.
         _seal_global_database(new.folder / GLOBAL, key)
         files.append(File(GLOBAL, *new.store(GLOBAL)))
-        steps.completed("stored")
+        job_steps.completed("stored")
         started = moment.isoformat(timespec="seconds")
-        written = BackupSet(new.place, started, schema_version(), tuple(files), failed, key, whole=not only)
+        written = BackupSet(new.location, started, schema_version(), tuple(files), failed, key, whole=not only)
         new.finish(signed(written))
     details = {"tenants": len(files) - 1, "failed": len(failed), "whole": written.whole}
     record_for_platform("backup.written", details=details)
@@ -115,22 +115,22 @@ def _alone() -> Iterator[datetime]:
             yield moment
             next_second = moment.replace(microsecond=0) + timedelta(seconds=1)
             time.sleep(max(0.0, (next_second - now()).total_seconds()))
-    except JobRunning as held:
-        raise JobRunning("Another backup of all tenants is running. Try again when it has finished.") from held
+    except JobRunning as problem:
+        raise JobRunning("Another backup of all tenants is running. Try again when it has finished.") from problem
 
 
 def _mappings(slugs: Sequence[str]) -> list[TenantDatabase]:
-    found = TenantDatabase.objects.select_related("tenant", "server").filter(status__in=_BACKED_UP)
+    mappings = TenantDatabase.objects.select_related("tenant", "server").filter(status__in=_BACKED_UP)
     if slugs:
-        found = found.filter(tenant__slug__in=slugs)
-        if missing := sorted(set(slugs) - {mapping.tenant.slug for mapping in found}):
+        mappings = mappings.filter(tenant__slug__in=slugs)
+        if missing := sorted(set(slugs) - {mapping.tenant.slug for mapping in mappings}):
             raise UnknownTenant(f"No tenant has the slug {', '.join(missing)}. `list_tenants` shows all tenants.")
-    return list(found.order_by("tenant__slug"))
+    return list(mappings.order_by("tenant__slug"))
 
 
 def _slugs_in_use() -> list[str]:
-    found = TenantDatabase.objects.filter(status__in=_BACKED_UP).order_by("tenant__slug")
-    return list(found.values_list("tenant__slug", flat=True))
+    mappings = TenantDatabase.objects.filter(status__in=_BACKED_UP).order_by("tenant__slug")
+    return list(mappings.values_list("tenant__slug", flat=True))
 
 
 def _file_name(mapping: TenantDatabase) -> str:
@@ -164,71 +164,75 @@ def newest(storage: Storage) -> BackupSet:
 
     Raises BackupUnfit, OSError.
     """
-    places = storage.sets()
-    if not places:
+    locations = storage.sets()
+    if not locations:
         raise BackupUnfit(f"{storage} contains no backup set.")
-    found = map(read, places)
-    first = next(found)
-    return first if first.whole else next((later for later in found if later.whole), first)
+    backup_sets = map(read, locations)
+    first = next(backup_sets)
+    return first if first.whole else next((later for later in backup_sets if later.whole), first)
 
 
-def find_problems(found: BackupSet) -> Iterator[str]:
+def find_problems(backup_set: BackupSet) -> Iterator[str]:
     """Yield what is wrong with a set: its date, files that are missing or altered, and tenants that are not in it."""
-    if found.is_of_future:
+    if backup_set.is_of_future:
         yield "It is dated in the future: a clock is or was wrong. Write a new backup, then remove this one."
-    for slug, reason in found.failed.items():
+    for slug, reason in backup_set.failed.items():
         yield f"{slug} is not in the set: {reason}"
-    for file in found.files:
-        if reason := _reason_against(found, file):
+    for file in backup_set.files:
+        if reason := _reason_against(backup_set, file):
             yield reason
 
 
-def _reason_against(found: BackupSet, file: File) -> str:
+def _reason_against(backup_set: BackupSet, file: File) -> str:
     about = f"{file.name} ({file.slug or 'global database'})"
     try:
-        return "" if found.place.describe(file.name) == (file.size, file.sha256) else f"{about} was altered"
+        return "" if backup_set.location.describe(file.name) == (file.size, file.sha256) else f"{about} was altered"
     except OSError as problem:
         return f"{about} cannot be read: {problem.strerror}"
 
 
 @contextmanager
-def _fetched(found: BackupSet, file: File) -> Iterator[Path]:
+def _fetched(backup_set: BackupSet, file: File) -> Iterator[Path]:
     """Yield the path of a file that is as it was written. Raises BackupUnfit, OSError."""
-    with found.place.fetched(file.name) as path:
+    with backup_set.location.fetched(file.name) as path:
         if digest_of(path) != (file.size, file.sha256):
             raise BackupUnfit(f"{file.name} ({file.slug or 'global database'}) was altered.")
         yield path
 
 
-def unseal_global_database(found: BackupSet, to: Path) -> None:
+def unseal_global_database(backup_set: BackupSet, to: Path) -> None:
     """Write the global database of a set to a new file, for `pg_restore`. Raises BackupUnfit, OSError."""
     with temporary_folder(to.absolute().parent) as draft:
         opened = draft / "opened"
         handle = os.open(opened, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
-            with os.fdopen(handle, "wb") as out, found.place.fetched(GLOBAL) as fetched, fetched.open("rb") as source:
-                unseal_file(source, out, data_key=found.key, purpose=_PURPOSE)
+            with (
+                os.fdopen(handle, "wb") as out,
+                backup_set.location.fetched(GLOBAL) as fetched,
+                fetched.open("rb") as source,
+            ):
+                unseal_file(source, out, data_key=backup_set.key, purpose=_PURPOSE)
         except SealBroken as problem:
-            raise BackupUnfit(f"{found.place}/{GLOBAL}: {problem}") from problem
+            raise BackupUnfit(f"{backup_set.location}/{GLOBAL}: {problem}") from problem
         opened.replace(to)
 
 
-def try_restore(found: BackupSet, slug: str) -> Outcome:
+def try_restore(backup_set: BackupSet, slug: str) -> Outcome:
     """Restore a tenant's file into a copy, compare its rows with those backed up, and drop it; return the outcome.
 
     Raises UnknownTenant (not in the set).
     """
-    file = _file_of(found, slug)
+    file = _file_of(backup_set, slug)
 
     def work() -> None:
-        with _fetched(found, file) as path:
+        with _fetched(backup_set, file) as path:
             try_backup(tenant_id=UUID(file.tenant_id), file=path)
 
     return _tried(slug, work)
 
 
 def restore_tenants(
-    found: BackupSet,
+    backup_set: BackupSet,
     slugs: Sequence[str],
     *,
     jobs: int = 2,
@@ -239,7 +243,7 @@ def restore_tenants(
 
     See `relocation.restore_tenant`. Raises UnknownTenant (not in the set, or no tenant of this platform any more).
     """
-    files = {UUID(file.tenant_id): file for file in (_file_of(found, slug) for slug in slugs)}
+    files = {UUID(file.tenant_id): file for file in (_file_of(backup_set, slug) for slug in slugs)}
     mappings = list(TenantDatabase.objects.select_related("tenant", "server").filter(pk__in=files))
     gone = [file.slug for tenant_id, file in files.items() if tenant_id not in {mapping.pk for mapping in mappings}]
     if gone:
@@ -247,7 +251,7 @@ def restore_tenants(
     start(len(mappings))
 
     def restore(mapping: TenantDatabase) -> None:
-        with _fetched(found, files[mapping.pk]) as path:
+        with _fetched(backup_set, files[mapping.pk]) as path:
             restore_tenant(tenant_id=mapping.pk, file=path)
 
     failed = []
@@ -260,24 +264,24 @@ def restore_tenants(
     return failed
 
 
-def existing_tenants(found: BackupSet) -> list[str]:
+def existing_tenants(backup_set: BackupSet) -> list[str]:
     """Return the slugs of the set's tenants that have not been deleted since."""
-    return _in_state(found, *_BACKED_UP)
+    return _in_state(backup_set, *_BACKED_UP)
 
 
-def lost_tenants(found: BackupSet) -> list[str]:
+def lost_tenants(backup_set: BackupSet) -> list[str]:
     """Return the slugs of the set's tenants whose database is lost: `check_tenants --repair` has marked them as failed."""
-    return _in_state(found, State.FAILED)
+    return _in_state(backup_set, State.FAILED)
 
 
-def _in_state(found: BackupSet, *states: State) -> list[str]:
-    mappings = TenantDatabase.objects.filter(pk__in=[file.tenant_id for file in found.tenants], status__in=states)
+def _in_state(backup_set: BackupSet, *states: State) -> list[str]:
+    mappings = TenantDatabase.objects.filter(pk__in=[file.tenant_id for file in backup_set.tenants], status__in=states)
     ids = {str(tenant_id) for tenant_id in mappings.values_list("pk", flat=True)}
-    return [file.slug for file in found.tenants if file.tenant_id in ids]
+    return [file.slug for file in backup_set.tenants if file.tenant_id in ids]
 
 
-def _file_of(found: BackupSet, slug: str) -> File:
-    file = next((file for file in found.tenants if file.slug == slug), None)
+def _file_of(backup_set: BackupSet, slug: str) -> File:
+    file = next((file for file in backup_set.tenants if file.slug == slug), None)
     if file is None:
         raise UnknownTenant(f"{slug} is not in this backup.")
     return file
@@ -295,16 +299,16 @@ def remove_old(storage: Storage, keep: int) -> list[str]:
     """
     existing = {str(pk) for pk in TenantDatabase.objects.filter(status__in=_BACKED_UP).values_list("pk", flat=True)}
     removed, number = [], 0
-    for place in storage.sets():
+    for location in storage.sets():
         with suppress(BackupUnfit):
-            found = read(place)
-            if found.is_of_future:
+            backup_set = read(location)
+            if backup_set.is_of_future:
                 continue
             number += 1
-            newest_of = {file.tenant_id for file in found.tenants} & existing
+            newest_of = {file.tenant_id for file in backup_set.tenants} & existing
             existing -= newest_of
             if number > keep and not newest_of:
-                storage.remove(place)
-                removed.append(place.name)
+                storage.remove(location)
+                removed.append(location.name)
     storage.remove_unfinished()
     return removed

@@ -37,7 +37,7 @@ class SetPlace(ABC):
 class NewSet(ABC):
     """A set that is being written."""
 
-    place: SetPlace
+    location: SetPlace
     # Files are written here.
     folder: Path
 
@@ -66,7 +66,7 @@ class Storage(ABC):
         """Yield a set to fill. Unless it is finished, nothing of it is left. Raises OSError."""
 
     @abstractmethod
-    def remove(self, place: SetPlace) -> None:
+    def remove(self, location: SetPlace) -> None:
         """Remove a set. Raises OSError."""
 
     @abstractmethod

@@ -243,10 +243,10 @@ def is_cut_off(tenant_id: UUID) -> bool:
 
 
 def _passkey_claims(tenant: Tenant) -> Iterator[Finding]:
-    wanted = webauthn_claims.names_of(tenant.settings)
+    from_settings = webauthn_claims.names_of(tenant.settings)
     domains = set(DomainClaim.objects.filter(tenant=tenant, sign_in=True).values_list("pk", flat=True))
-    held = set(WebAuthnClaim.objects.filter(tenant=tenant).values_list("pk", flat=True))
-    if missing := (wanted | domains) - held - webauthn_claims.platform_names():
+    claimed = set(WebAuthnClaim.objects.filter(tenant=tenant).values_list("pk", flat=True))
+    if missing := (from_settings | domains) - claimed - webauthn_claims.platform_names():
         yield Finding(
             "unclaimed passkey domain",
             dict.fromkeys(sorted(missing), 1),
@@ -255,7 +255,7 @@ def _passkey_claims(tenant: Tenant) -> Iterator[Finding]:
             lambda ids: _claim(tenant.pk),
             GLOBAL_ALIAS,
         )
-    if unused := held - wanted - domains:
+    if unused := claimed - from_settings - domains:
         yield Finding(
             "unused passkey claim",
             dict.fromkeys(sorted(unused), 1),

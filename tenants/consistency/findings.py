@@ -33,7 +33,7 @@ def sealed_finding(what: str, ids: Collection[object], remedy: str, *, alias: st
     if ids:
         yield Finding(
             f"unreadable {what}",
-            {str(one): 1 for one in list(ids)[:MOST_IDS]},
+            {str(row_id): 1 for row_id in list(ids)[:MOST_IDS]},
             "They were sealed under another data key or for another row.",
             remedy,
             alias=alias,

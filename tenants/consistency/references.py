@@ -54,14 +54,18 @@ def find_missing(references: Iterable[Reference], tenant_id: UUID) -> Iterator[F
         if reference.deleted:
             rows = rows.filter(**{f"{reference.created}__gte": oldest_explained()})
         # The rows first: what they refer to is created before them.
-        found = dict(rows.order_by().values_list(reference.column).annotate(Count("pk")))
-        for known in (_existing(reference, found, tenant_id), _deleted(reference, found), reference.pending(tenant_id)):
+        missing = dict(rows.order_by().values_list(reference.column).annotate(Count("pk")))
+        for known in (
+            _existing(reference, missing, tenant_id),
+            _deleted(reference, missing),
+            reference.pending(tenant_id),
+        ):
             for known_id in known:
-                found.pop(known_id, None)
-        if found:
+                missing.pop(known_id, None)
+        if missing:
             yield Finding(
                 reference.kind,
-                {str(referred): number for referred, number in sorted(found.items())[:MOST_IDS]},
+                {str(referred): number for referred, number in sorted(missing.items())[:MOST_IDS]},
                 reference.meaning,
                 reference.remedy,
                 reference.repair,
@@ -77,15 +81,15 @@ def _existing(reference: Reference, ids: Collection[UUID], tenant_id: UUID) -> I
 
 def _deleted(reference: Reference, ids: Collection[UUID]) -> Iterator[UUID]:
     if reference.deleted and ids:
-        events = PlatformEvent.objects.filter(action=reference.deleted, target_id__in=[str(one) for one in ids])
+        events = PlatformEvent.objects.filter(action=reference.deleted, target_id__in=[str(row_id) for row_id in ids])
         yield from (UUID(target) for target in events.values_list("target_id", flat=True))
 
 
 def find_orphans(*, of_tenants: bool) -> Iterator[Finding]:
     """Find rows whose foreign key leads nowhere: PostgreSQL allows none, unless its checks were disabled."""
-    own = set(own_apps())
+    app_labels = set(own_apps())
     for model in apps.get_models(include_auto_created=True):
-        if model._meta.app_label not in own or not model._meta.managed or lives_in_tenant(model) != of_tenants:
+        if model._meta.app_label not in app_labels or not model._meta.managed or lives_in_tenant(model) != of_tenants:
             continue
         for column in model._meta.concrete_fields:
             if isinstance(column, ForeignKey):

@@ -70,9 +70,15 @@ class Finding:
 
 def find_problems() -> list[Finding]:
     """Return the current problems of all servers."""
-    found = [finding for server in _attached() for finding in _on_server(server)]
-    unreachable = {finding.server.pk for finding in found if finding.kind is Kind.SERVER}
-    return [*_fence(), *found, *_marks_of_tenants(unreachable), *_shared_domains(), *_outdated_domains(unreachable)]
+    server_findings = [finding for server in _attached() for finding in _on_server(server)]
+    unreachable = {finding.server.pk for finding in server_findings if finding.kind is Kind.SERVER}
+    return [
+        *_fence(),
+        *server_findings,
+        *_marks_of_tenants(unreachable),
+        *_shared_domains(),
+        *_outdated_domains(unreachable),
+    ]
 
 
 def _fence() -> Iterator[Finding]:
@@ -111,19 +117,20 @@ def repair(finding: Finding) -> str:
 def _on_server(server: DatabaseServer) -> Iterator[Finding]:
     try:
         with servers.maintenance(server) as raw:
-            names, invalid, held = databases.names(raw), databases.invalid_names(raw), databases.read_only_names(raw)
+            names, invalid = databases.names(raw), databases.invalid_names(raw)
+            read_only = databases.read_only_names(raw)
             existing = names - invalid
             # In the order in which a database passes from one list to the next.
             spares = list(WarmDatabase.objects.filter(server=server))
             mappings = list(TenantDatabase.objects.select_related("tenant", "server").filter(server=server))
             for mapping in mappings:
-                if _of_tenant(mapping, existing, held) is None or databases.is_job_running(raw, mapping.pk):
+                if _of_tenant(mapping, existing, read_only) is None or databases.is_job_running(raw, mapping.pk):
                     continue
                 # Checked again without a running job: one may have ended between the two lists.
                 mapping.refresh_from_db(fields=["status", "name", "server_id"])
                 exists_now = {mapping.name} if databases.exists(raw, mapping.name) else set()
-                if found := _of_tenant(mapping, exists_now, databases.read_only_names(raw)):
-                    yield found
+                if finding := _of_tenant(mapping, exists_now, databases.read_only_names(raw)):
+                    yield finding
             yield from _copies(server, spares)
             yield from _slots(raw, server)
             if not databases.is_job_running(raw, databases.WARM_POOL_JOB):
@@ -141,37 +148,37 @@ def _on_server(server: DatabaseServer) -> Iterator[Finding]:
 
 
 def _of_tenant(mapping: TenantDatabase, existing: set[str], read_only: set[str]) -> Finding | None:
-    def found(kind: Kind, message: str, repair: Callable[[], object] | None) -> Finding:
+    def finding(kind: Kind, message: str, repair: Callable[[], object] | None) -> Finding:
         return Finding(kind, mapping.server, mapping.tenant.slug, message, repair)
 
     exists = mapping.name in existing
     match mapping.status:
         case State.PROVISIONING:
             message = "provisioning was interrupted; the repair finishes it, without an admin"
-            return found(Kind.PROVISIONING, message, lambda: provisioning.finish_provisioning(tenant_id=mapping.pk))
+            return finding(Kind.PROVISIONING, message, lambda: provisioning.finish_provisioning(tenant_id=mapping.pk))
         case State.DELETING:
             message = "deletion was interrupted; the repair finishes it"
-            return found(Kind.DELETING, message, lambda: provisioning.delete_tenant(tenant_id=mapping.pk))
+            return finding(Kind.DELETING, message, lambda: provisioning.delete_tenant(tenant_id=mapping.pk))
         case State.DELETED:
             return None
         case State.FAILED if not exists:
-            return found(Kind.FAILED, f"{mapping.reason}; restore it from a backup or delete the tenant", None)
+            return finding(Kind.FAILED, f"{mapping.reason}; restore it from a backup or delete the tenant", None)
         case State.FAILED:
             message = "its database exists again; the repair activates the tenant"
-            return found(Kind.FAILED, message, lambda: _activate(mapping))
+            return finding(Kind.FAILED, message, lambda: _activate(mapping))
         case _ if not exists:
             message = f"the database {mapping.name} is missing or invalid; the repair marks the tenant as failed"
-            return found(Kind.MISSING, message, lambda: _mark_failed(mapping))
+            return finding(Kind.MISSING, message, lambda: _mark_failed(mapping))
         case State.MIGRATING:
             message = "migration was interrupted; the repair continues it"
-            return found(Kind.MIGRATING, message, lambda: _continue_migration(mapping))
+            return finding(Kind.MIGRATING, message, lambda: _continue_migration(mapping))
         case State.MOVING:
             # The mapping is switched last, so until then the old database is the valid one.
             message = "the move was interrupted; the repair activates the tenant on its old server"
-            return found(Kind.MOVING, message, lambda: _undo_move(mapping))
+            return finding(Kind.MOVING, message, lambda: _undo_move(mapping))
         case _ if mapping.name in read_only:
             message = "a move was interrupted and the database is read-only; the repair makes it writable"
-            return found(Kind.MOVING, message, lambda: relocation.clear_up(mapping.pk))
+            return finding(Kind.MOVING, message, lambda: relocation.clear_up(mapping.pk))
     return None
 
 
@@ -258,13 +265,13 @@ def _marks_of_tenants(unreachable: set[int]) -> Iterator[Finding]:
     """Find tenants whose database carries another mark than theirs, or none although its schema has one."""
     mappings = TenantDatabase.objects.select_related("tenant", "server").exclude(server__in=unreachable)
     usable = mappings.filter(server__detached=False, schema_version=schema_version(), status__in=_USABLE)
-    for found in on_each_server(list(usable), 2, _mark_of):
-        if found is not None:
-            yield found
+    for finding in on_each_server(list(usable), 2, _mark_of):
+        if finding is not None:
+            yield finding
 
 
 def _mark_of(mapping: TenantDatabase) -> Finding | None:
-    found = partial(Finding, server=mapping.server, subject=mapping.tenant.slug)
+    finding = partial(Finding, server=mapping.server, subject=mapping.tenant.slug)
     try:
         mark = marks.read(mapping.server, mapping.name)
     except Exception:
@@ -272,12 +279,12 @@ def _mark_of(mapping: TenantDatabase) -> Finding | None:
         return None
     if mark is None:
         message = "its database has no mark; the repair trusts the global database and marks it as the tenant's"
-        return found(Kind.UNMARKED, message=message, repair=partial(_stamp, mapping))
+        return finding(Kind.UNMARKED, message=message, repair=partial(_stamp, mapping))
     if (mark.installation, mark.tenant_id) != (fences.stored_id(), mapping.pk):
         message = (
             f"its database {mapping.name} belongs to {mark.owner}; find the tenant's own, or restore it from a backup"
         )
-        return found(Kind.FOREIGN, message=message)
+        return finding(Kind.FOREIGN, message=message)
     return None
 
 
@@ -303,14 +310,14 @@ def _outdated_domains(unreachable: set[int]) -> Iterator[Finding]:
     mappings = TenantDatabase.objects.select_related("tenant", "server").exclude(server__in=unreachable)
     usable = mappings.filter(status__in=allowing(Purpose.RECORD), pk__in=domain_claims.tenants_with_domains())
     for mapping in usable:
-        found = partial(Finding, Kind.DOMAINS, mapping.server, mapping.tenant.slug)
+        finding = partial(Finding, Kind.DOMAINS, mapping.server, mapping.tenant.slug)
         try:
             answers: Sequence[tuple[object, Any]] = tenant_compared.send(sender=TenantDatabase, tenant_id=mapping.pk)
             for _, (differences, repair) in answers:
                 if differences:
-                    yield found(f"{'; '.join(differences)}; the repair records this in the tenant's database", repair)
+                    yield finding(f"{'; '.join(differences)}; the repair records this in the tenant's database", repair)
         except Exception as problem:
-            yield found(f"the domains cannot be compared: {why(problem)}; run this again when its database responds")
+            yield finding(f"the domains cannot be compared: {why(problem)}; run this again when its database responds")
 
 
 def _copies(server: DatabaseServer, spares: list[WarmDatabase]) -> Iterator[Finding]:

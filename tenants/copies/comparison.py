@@ -65,16 +65,16 @@ class Comparison:
 
     def checksums(self, left: Callable[[], float]) -> tuple[Checksums, Checksums]:
         """Return the number of rows and the checksum of every table, of both sides."""
-        found: tuple[Checksums, Checksums] = ({}, {})
+        checksums_of_sides: tuple[Checksums, Checksums] = ({}, {})
         running = [
             self._pool.submit(_read, raw, tables, into, left)
-            for connections, into in zip((self.source, self.copy), found, strict=True)
+            for connections, into in zip((self.source, self.copy), checksums_of_sides, strict=True)
             for tables in [_tables(connections[0])]
             for raw in connections
         ]
         for done in running:
             done.result()
-        return found
+        return checksums_of_sides
 
 
 @contextmanager
@@ -125,10 +125,10 @@ def copy_sequences(old: databases.Raw, new: databases.Raw) -> None:
     ).fetchall()
     if not names:
         return
-    one = sql.SQL("SELECT {}::text, last_value, is_called FROM {}")
+    select = sql.SQL("SELECT {}::text, last_value, is_called FROM {}")
     sequences = [sql.Identifier(*name) for name in names]
     values = old.execute(
-        sql.SQL(" UNION ALL ").join(one.format(sql.Literal(name.as_string()), name) for name in sequences)
+        sql.SQL(" UNION ALL ").join(select.format(sql.Literal(name.as_string()), name) for name in sequences)
     ).fetchall()
     new.execute(
         sql.SQL("SELECT {}").format(

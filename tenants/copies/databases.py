@@ -84,8 +84,8 @@ def job_lock(server: DatabaseServer, subject: object, *, timeout: float = LOCK_S
         raw.execute(sql.SQL("SET lock_timeout = {}").format(sql.Literal(f"{max(1, round(timeout * 1000))}ms")))
         try:
             raw.execute("SELECT pg_advisory_lock(%s)", [number])
-        except psycopg.errors.LockNotAvailable as held:
-            raise JobRunning from held
+        except psycopg.errors.LockNotAvailable as problem:
+            raise JobRunning from problem
         raw.execute("RESET lock_timeout")
         try:
             yield raw
@@ -98,8 +98,8 @@ def job_lock(server: DatabaseServer, subject: object, *, timeout: float = LOCK_S
 def is_job_running(raw: Raw, subject: object) -> bool:
     """Return whether a job holds the lock on `subject`."""
     number = _lock_number(subject)
-    found = raw.execute("SELECT pg_try_advisory_lock(%s)", [number]).fetchone()
-    if found is not None and found[0]:
+    row = raw.execute("SELECT pg_try_advisory_lock(%s)", [number]).fetchone()
+    if row is not None and row[0]:
         raw.execute("SELECT pg_advisory_unlock(%s)", [number])
         return False
     return True
@@ -125,8 +125,8 @@ def _listed(raw: Raw) -> list[tuple[str, int]]:
 
 def exists(raw: Raw, database: str) -> bool:
     """Return whether the server has the database. An invalid one counts as missing, as it cannot be read."""
-    found = raw.execute("SELECT datconnlimit FROM pg_database WHERE datname = %s", [database]).fetchone()
-    return found is not None and found[0] != INVALID
+    row = raw.execute("SELECT datconnlimit FROM pg_database WHERE datname = %s", [database]).fetchone()
+    return row is not None and row[0] != INVALID
 
 
 def drop(raw: Raw, database: str) -> None:
@@ -229,11 +229,11 @@ def _await_transactions(raw: Raw, database: str, spared: Sequence[int]) -> None:
 
 def read_only_names(raw: Raw) -> set[str]:
     """Return the databases on the server that `make_read_only` made read-only."""
-    found = raw.execute(
+    rows = raw.execute(
         "SELECT datname FROM pg_db_role_setting JOIN pg_database ON pg_database.oid = setdatabase"
         " WHERE setrole = 0 AND 'default_transaction_read_only=on' = ANY (setconfig)"
     )
-    return {name for (name,) in found}
+    return {name for (name,) in rows}
 
 
 def make_writable(raw: Raw, database: str) -> None:
@@ -249,14 +249,14 @@ def end_sessions(raw: Raw, database: str, *, spared: Sequence[int] = ()) -> bool
     A database's settings apply to new sessions only. A walsender writes nothing, and the move that it serves would have to
     wait until its subscription connects again.
     """
-    asked = raw.execute(
+    terminations = raw.execute(
         # Sessions without a role are PostgreSQL's own; only superusers can terminate them.
         "SELECT pid, backend_start, pg_terminate_backend(pid, %s) FROM pg_stat_activity"
         " WHERE datname = %s AND usesysid IS NOT NULL AND backend_type IS DISTINCT FROM 'walsender'"
         " AND pid <> ALL (%s)",
         [SESSION_SECONDS * 1000, database, list(spared)],
     ).fetchall()
-    stayed = [(pid, since) for pid, since, ended in asked if not ended]
+    stayed = [(pid, since) for pid, since, ended in terminations if not ended]
     # A session that ended by itself is reported like one that did not terminate.
     present = raw.execute("SELECT pid, backend_start FROM pg_stat_activity WHERE datname = %s", [database]).fetchall()
     return not set(stayed) & set(present)

@@ -74,8 +74,8 @@ def read_in(server: DatabaseServer, database: str, file: Path) -> None:
 
 def has_extension(raw: databases.Raw) -> bool:
     """Return whether the server of a connection has the extension for trigrams, whether or not the database uses it."""
-    found = raw.execute("SELECT 1 FROM pg_available_extensions WHERE name = %s", [EXTENSION])
-    return found.fetchone() is not None
+    cursor = raw.execute("SELECT 1 FROM pg_available_extensions WHERE name = %s", [EXTENSION])
+    return cursor.fetchone() is not None
 
 
 def _contents(raw: databases.Raw, file: Path) -> str:
@@ -134,8 +134,8 @@ def _program(name: str, major: int) -> Path:
         if candidate is None or not Path(candidate).exists():
             continue
         said = subprocess.run([candidate, "--version"], capture_output=True, text=True)  # noqa: S603  # no shell
-        found = _MAJOR.search(said.stdout)
+        match = _MAJOR.search(said.stdout)
         # An older program rejects a newer server; a newer one writes what an older server may not read.
-        if found is not None and int(found[1]) == major:
+        if match is not None and int(match[1]) == major:
             return Path(candidate)
     raise ProgramMissing(f"{name} of PostgreSQL {major} is not installed (Debian: postgresql-client-{major}).")

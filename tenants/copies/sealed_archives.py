@@ -9,7 +9,7 @@ from pathlib import Path
 from identity_platform.crypto import SealingWriter, unseal_file
 from identity_platform.folders import give_to_owner_of_parent
 from identity_platform.transfer.temporary_folder import temporary_folder
-from tenants import steps
+from tenants import job_steps
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def new_archive(file: Path, *, data_key: bytes, purpose: str) -> Iterator[zipfil
             # Before it replaces an older backup.
             out.flush()
             os.fsync(out.fileno())
-        steps.completed("written out")
+        job_steps.completed("written out")
         partial.replace(file)
     give_to_owner_of_parent(file)
 

@@ -99,5 +99,5 @@ def _raised_here(server: DatabaseServer, column: str, mark: ServerMark | None) -
 
 
 def _look_again() -> None:
-    if found := look(again=True):
-        raise InstallationFenced(" ".join(found))
+    if fence_reasons := look(again=True):
+        raise InstallationFenced(" ".join(fence_reasons))

@@ -102,8 +102,8 @@ def require_compared(server_id: int) -> None:
     require()
     if server_id in _process.compared:
         return
-    if found := look(uncompared=server_id):
-        raise InstallationFenced(" ".join(found))
+    if fence_reasons := look(uncompared=server_id):
+        raise InstallationFenced(" ".join(fence_reasons))
     # Null only while the global database has no table of installations yet.
     if _process.installation is not None and server_id not in _process.compared:
         raise psycopg.OperationalError("The mark of the server cannot be read, so its databases are not used.")
@@ -140,7 +140,7 @@ def look(*, again: bool = False, uncompared: int | None = None) -> tuple[str, ..
             if _process.reasons and time.monotonic() < _process.looked_at + _LOOK_AGAIN_SECONDS:
                 return _process.reasons
         try:
-            installation, found, compared, missed = _examined()
+            installation, fence_reasons, compared, missed = _examined()
         except ProgrammingError:
             # `prepare` has not run with this release. What needs the fence needs its tables too.
             return ()
@@ -148,11 +148,13 @@ def look(*, again: bool = False, uncompared: int | None = None) -> tuple[str, ..
             # Without the global database nothing is served anyway. The next call looks again.
             connection.close_if_unusable_or_obsolete()
             return ()
-        if found and found != _process.reasons:
-            log.error("installation_fenced", reasons=list(found), next="run adopt_installation or detach_installation")
+        if fence_reasons and fence_reasons != _process.reasons:
+            log.error(
+                "installation_fenced", reasons=list(fence_reasons), next="run adopt_installation or detach_installation"
+            )
         _process = (
-            _Process(reasons=found, looked_at=time.monotonic())
-            if found
+            _Process(reasons=fence_reasons, looked_at=time.monotonic())
+            if fence_reasons
             else _Process(
                 installation.pk,
                 installation.epoch,
@@ -162,7 +164,7 @@ def look(*, again: bool = False, uncompared: int | None = None) -> tuple[str, ..
                 looked_at=time.monotonic(),
             )
         )
-        return found
+        return fence_reasons
 
 
 def _is_due(uncompared: int | None) -> bool:
@@ -181,12 +183,12 @@ def _examined() -> tuple[Installation, tuple[str, ...], frozenset[int], frozense
     installation = Installation.objects.first()
     if installation is None:
         return *_established(present, marks), compared, missed
-    found = list(_differences(installation, marks))
-    if not found:
+    differences = list(_differences(installation, marks))
+    if not differences:
         for server in present:
             if server.pk in marks and marks[server.pk] is None:
                 set_mark(server, installation)
-    return installation, tuple(found), compared, missed
+    return installation, tuple(differences), compared, missed
 
 
 def _established(
@@ -209,9 +211,11 @@ def _established(
 
 
 def _differences(installation: Installation, marks: dict[int, ServerMark | None]) -> list[str]:
-    found = []
+    differences = []
     if installation.home != home():
-        found.append("This global database was restored from a dump, copied, or moved to another database server.")
+        differences.append(
+            "This global database was restored from a dump, copied, or moved to another database server."
+        )
     marked = [(server, mark) for server in DatabaseServer.objects.order_by("name") if (mark := marks.get(server.pk))]
     revisions: dict[UUID, int] = {}
     beats: dict[UUID, int] = {}
@@ -220,20 +224,22 @@ def _differences(installation: Installation, marks: dict[int, ServerMark | None]
         beats[mark.id] = max(beats.get(mark.id, 0), server.fence_beats)
     for server, mark in marked:
         if mark.installation != installation.pk:
-            found.append(f"The database server {server.name} belongs to another installation.")
+            differences.append(f"The database server {server.name} belongs to another installation.")
         elif mark.epoch > installation.epoch:
-            found.append(f"Another copy of this installation was adopted: {server.name} has its epoch {mark.epoch}.")
+            differences.append(
+                f"Another copy of this installation was adopted: {server.name} has its epoch {mark.epoch}."
+            )
         elif mark.revision > revisions[mark.id]:
             number = mark.revision - revisions[mark.id]
-            found.append(
+            differences.append(
                 f"The global database is older than the database server {server.name}: {number} created, moved or deleted "
                 "databases are missing in it."
             )
         elif mark.beats > beats[mark.id] + TOLERATED_BEATS:
-            found.append(
+            differences.append(
                 f"The global database is older than the database server {server.name}, which an installation has used since."
             )
-    return found
+    return differences
 
 
 def note_new_connection(raw: psycopg.Connection[object]) -> None:
@@ -272,8 +278,8 @@ def home() -> str:
             f"SELECT concat_ws(':', {cluster}, (SELECT oid FROM pg_database WHERE datname = current_database()),"
             " 'tenants_installation'::regclass::oid)"
         )
-        ((found,),) = cursor.fetchall()
-    return str(found)
+        ((identifier,),) = cursor.fetchall()
+    return str(identifier)
 
 
 def _revisions() -> int:
@@ -285,7 +291,7 @@ def _revisions() -> int:
 
 def read_marks(present: Sequence[DatabaseServer]) -> dict[int, ServerMark | None]:
     """Return the marks by server id: None for a server without one. Servers that do not respond are missing."""
-    found: dict[int, ServerMark | None] = {}
+    marks: dict[int, ServerMark | None] = {}
     reached: list[tuple[DatabaseServer, servers.Parameters]] = []
     for server in present:
         try:
@@ -293,18 +299,18 @@ def read_marks(present: Sequence[DatabaseServer]) -> dict[int, ServerMark | None
         except (ApiError, SealBroken) as problem:  # its URL cannot be read: no connection to it is opened either
             log.warning("fence_not_read", server=server.name, cause=type(problem).__qualname__)
     if not reached:
-        return found
+        return marks
 
     def read(server: DatabaseServer, parameters: servers.Parameters) -> None:
         try:
-            found[server.pk] = mark_at(parameters)
+            marks[server.pk] = mark_at(parameters)
         except psycopg.Error as problem:
             # Its mark is compared before a connection to one of its databases is used (`require_compared`).
             log.warning("fence_not_read", server=server.name, cause=type(problem).__qualname__)
 
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="fence") as threads:
         list(threads.map(lambda each: read(*each), reached))
-    return found
+    return marks
 
 
 def read_mark(server: DatabaseServer) -> ServerMark | None:

@@ -233,9 +233,9 @@ def stamp_unmarked(server: DatabaseServer, database: str, tenant_id: UUID) -> Ma
     This trusts the mapping: such a database says nothing about whose it is.
     """
     _write(server, database, tenant_id, "false")
-    found = read(server, database)
-    assert found is not None  # it was written
-    return found
+    mark = read(server, database)
+    assert mark is not None  # it was written
+    return mark
 
 
 def renew(server: DatabaseServer, database: str, tenant_id: UUID) -> None:

@@ -70,11 +70,11 @@ def name_for(tenant_id: UUID) -> str:
 
 def slots(raw: servers.Connection) -> list[Slot]:
     """Return the slots of moves from this server that belong to this installation."""
-    found = raw.execute(
+    rows = raw.execute(
         "SELECT slot_name, database FROM pg_replication_slots WHERE starts_with(slot_name, %s) AND starts_with(database, %s)",
         [_NAME, settings.TENANT_DATABASE_PREFIX],
     ).fetchall()
-    return [Slot(name, UUID(name.removeprefix(_NAME)), database) for name, database in found]
+    return [Slot(name, UUID(name.removeprefix(_NAME)), database) for name, database in rows]
 
 
 # --- whether it is possible ------------------------------------------------------------------------------------------
@@ -83,12 +83,12 @@ def slots(raw: servers.Connection) -> list[Slot]:
 def obstacles(source: DatabaseServer, database: str, target: DatabaseServer) -> list[str]:
     """Return why this database cannot be replicated to that server, one sentence for each reason. Changes nothing."""
     with _connection(source, database) as raw:
-        found = [*_obstacles_of_source(raw, source), *_obstacles_in_database(raw)]
+        reasons = [*_obstacles_of_source(raw, source), *_obstacles_in_database(raw)]
     with servers.maintenance(target) as raw:
-        found += _obstacles_of_target(raw, target)
-        if not found:
-            found += _unreachable(raw, target, source, database)
-    return found
+        reasons += _obstacles_of_target(raw, target)
+        if not reasons:
+            reasons += _unreachable(raw, target, source, database)
+    return reasons
 
 
 def _obstacles_of_source(raw: servers.Connection, source: DatabaseServer) -> Iterator[str]:
@@ -112,12 +112,12 @@ def _obstacles_of_source(raw: servers.Connection, source: DatabaseServer) -> Ite
 
 
 def _obstacles_in_database(raw: servers.Connection) -> Iterator[str]:
-    wanted = [
+    checks = [
         (f"Tables {reason}", f"SELECT c.oid::regclass::text {TABLES} {unfit}")
         for reason, unfit in _UNFIT_TABLES.items()
     ]
-    wanted.append(("Materialized views", "SELECT oid::regclass::text FROM pg_class WHERE relkind = 'm'"))
-    for what, query in wanted:
+    checks.append(("Materialized views", "SELECT oid::regclass::text FROM pg_class WHERE relkind = 'm'"))
+    for what, query in checks:
         if names := [name for (name,) in raw.execute(f"{query} ORDER BY 1").fetchall()]:
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             yield f"{what}: {', '.join(names[:3])}{more}."
@@ -271,9 +271,9 @@ def applied(raw: servers.Connection, tenant_id: UUID) -> str | None:
     return None if position is None else str(position)
 
 
-def is_past(raw: servers.Connection, position: str | None, wanted: str) -> bool:
+def is_past(raw: servers.Connection, position: str | None, target: str) -> bool:
     """Return whether a position in the WAL is not before another."""
-    return position is not None and _row(raw, "SELECT %s::pg_lsn >= %s::pg_lsn", position, wanted) == (True,)
+    return position is not None and _row(raw, "SELECT %s::pg_lsn >= %s::pg_lsn", position, target) == (True,)
 
 
 def bytes_behind(raw: servers.Connection, position: str | None, tenant_id: UUID) -> int | None:
@@ -304,15 +304,15 @@ def release(raw: servers.Connection, database: str) -> None:
 
 def unsubscribe(raw: servers.Connection, database: str) -> None:
     """Drop the subscriptions of moves in a database, without reaching the source. `raw` leads to its server."""
-    found = raw.execute(
+    subscriptions = raw.execute(
         "SELECT subname FROM pg_subscription JOIN pg_database d ON d.oid = subdbid"
         " WHERE datname = %s AND starts_with(subname, %s)",
         [database, _NAME],
     ).fetchall()
-    if not found:
+    if not subscriptions:
         return
     with _sibling(raw, database) as inside:
-        for (name,) in found:
+        for (name,) in subscriptions:
             subscription = sql.Identifier(name)
             # Its slot is dropped on the source: from here that would fail where the source is unreachable.
             for change in ("DISABLE", "SET (slot_name = NONE)"):
@@ -352,10 +352,10 @@ def unpublish(raw: servers.Connection, database: str) -> None:
 
 
 def _parameters(server: DatabaseServer, database: str) -> servers.Parameters:
-    found = servers.parameters(server.pk, server.revision, direct=True) | {"dbname": database}
+    parameters = servers.parameters(server.pk, server.revision, direct=True) | {"dbname": database}
     for name in ("prepare_threshold", "application_name", "cursor_factory", "context"):
-        found.pop(name, None)
-    return found
+        parameters.pop(name, None)
+    return parameters
 
 
 @contextmanager

@@ -39,7 +39,7 @@ _poolers: set[tuple[int, int]] = set()
 
 
 def _of_settings(database: Mapping[str, Any]) -> Parameters:
-    found = {
+    connection_parameters = {
         "user": database["USER"],
         "password": database["PASSWORD"],
         "host": database["HOST"],
@@ -47,8 +47,12 @@ def _of_settings(database: Mapping[str, Any]) -> Parameters:
         **database["OPTIONS"],
     }
     # An option of Django, unknown to the driver.
-    found.pop("server_side_binding", None)
-    return {name: value for name, value in found.items() if value not in ("", None) or name == "prepare_threshold"}
+    connection_parameters.pop("server_side_binding", None)
+    return {
+        name: value
+        for name, value in connection_parameters.items()
+        if value not in ("", None) or name == "prepare_threshold"
+    }
 
 
 def _context(server_name: str, column: str) -> SealContext:
@@ -117,9 +121,13 @@ def direct_to_global() -> Connection:
 
 def connect_for_maintenance(parameters: Parameters) -> Connection:
     """Open a direct autocommit connection. The database is the one in the parameters, else `postgres`."""
-    found: Parameters = {"dbname": "postgres", "connect_timeout": 5, "application_name": "identity-admin"} | parameters
-    found.pop("prepare_threshold", None)
-    return psycopg.connect(**found, autocommit=True)
+    maintenance_parameters: Parameters = {
+        "dbname": "postgres",
+        "connect_timeout": 5,
+        "application_name": "identity-admin",
+    } | parameters
+    maintenance_parameters.pop("prepare_threshold", None)
+    return psycopg.connect(**maintenance_parameters, autocommit=True)
 
 
 def global_connections(threads: int) -> int:

@@ -119,10 +119,10 @@ def _problem_of_cache() -> str:
 
 
 def _hosts_of_cache() -> Iterator[str | None]:
-    place = settings.REDIS_URL.partition("://")[2].partition("?")[0]
+    address = settings.REDIS_URL.partition("://")[2].partition("?")[0]
     if settings.REDIS_URL.startswith("unix"):
         return
-    for host in place.partition("/")[0].rpartition("@")[2].split(","):
+    for host in address.partition("/")[0].rpartition("@")[2].split(","):
         yield urlsplit(f"//{host}").hostname
 
 

@@ -128,8 +128,10 @@ Row = tuple[UUID, str, str, str, str, int, int, str, bool, str | None]
 def from_row(row: Row) -> TenantContext:
     """Return the tenant of a row of COLUMNS."""
     tenant_id, slug, name, status, database, server_id, revision, own_settings, has_webhooks, domain = row
-    own = orjson.loads(own_settings)
-    return TenantContext(tenant_id, slug, name, State(status), database, server_id, revision, own, has_webhooks, domain)
+    tenant_settings = orjson.loads(own_settings)
+    return TenantContext(
+        tenant_id, slug, name, State(status), database, server_id, revision, tenant_settings, has_webhooks, domain
+    )
 
 
 def remember(tenant: TenantContext) -> TenantContext:

@@ -22,9 +22,9 @@ class TenantRouter:
 
     db_for_write = db_for_read
 
-    def allow_relation(self, one: Model, other: Model, **hints: object) -> bool:
+    def allow_relation(self, instance: Model, other: Model, **hints: object) -> bool:
         """Reject relations across databases."""
-        return lives_in_tenant(type(one)) == lives_in_tenant(type(other))
+        return lives_in_tenant(type(instance)) == lives_in_tenant(type(other))
 
     def allow_migrate(self, db: str, app_label: str, model_name: str | None = None, **hints: object) -> bool:
         """Create each table in one kind of database. Data migrations declare theirs with `hints={"tenant": True}`.

@@ -54,11 +54,11 @@ def is_older(version: str) -> bool:
 
     During a rolling upgrade the old release must not drop databases of the new one as leftovers.
     """
-    found = _VERSION.match(version)
-    own = schema_version()
-    if found is None or found[0].replace("_", "-") == own:
+    match = _VERSION.match(version)
+    current = schema_version()
+    if match is None or match[0].replace("_", "-") == current:
         return False
-    return int(found[1]) <= int(own.partition("-")[0])
+    return int(match[1]) <= int(current.partition("-")[0])
 
 
 def is_current(target: DatabaseTarget) -> bool:
@@ -122,9 +122,9 @@ def _planned(connection: BaseDatabaseWrapper, begin: Callable[[str], None], curr
         if action == "apply_start" and migration is not None:
             begin(f"{migration.app_label}.{migration.name}")
 
-    own = set(own_apps())
+    app_labels = set(own_apps())
     executor = MigrationExecutor(connection, note)
-    targets = [node for node in executor.loader.graph.leaf_nodes() if node[0] in own]
+    targets = [node for node in executor.loader.graph.leaf_nodes() if node[0] in app_labels]
     plan = executor.migration_plan(targets)
     recording = Recording([(migration.app_label, migration.name) for migration, _ in plan])
     recording.repeatable = bool(plan) and all(is_repeatable(migration) for migration, _ in plan)

@@ -52,23 +52,25 @@ def adopt(*, dry_run: bool = False, progress: Callable[[str], None] = lambda lin
     Raises WrongState if a server belongs to an installation with another id: that is not a restore of this one.
     """
     present = list(DatabaseServer.objects.filter(detached=False).order_by("name"))
-    found = fences.read_marks(present)
+    marks_by_server = fences.read_marks(present)
     installation = Installation.objects.first()
-    known = {mark.installation for mark in found.values() if mark is not None}
+    known = {mark.installation for mark in marks_by_server.values() if mark is not None}
     foreign = known - {installation.pk} if installation is not None else set(sorted(known)[1:])
     if foreign:
         raise WrongState(
             "A database server belongs to an installation with another id, so this is not a restore of it. Use "
             "detach_installation."
         )
-    differences = [difference for server in present for difference in _on_server(server, found)]
-    epoch = max([installation.epoch if installation else 0, *(mark.epoch for mark in found.values() if mark)]) + 1
+    differences = [difference for server in present for difference in _on_server(server, marks_by_server)]
+    epoch = (
+        max([installation.epoch if installation else 0, *(mark.epoch for mark in marks_by_server.values() if mark)]) + 1
+    )
     if dry_run:
         return Adoption(differences, epoch)
     installation_id = installation.pk if installation else next(iter(known), uuid4())
-    _adopt_globally(installation_id, epoch, found)
+    _adopt_globally(installation_id, epoch, marks_by_server)
     for server in present:
-        if server.pk in found:
+        if server.pk in marks_by_server:
             fences.set_mark(server, Installation.objects.get())
             progress(f"{server.name} has epoch {epoch}.")
     fences.look(again=True)
@@ -77,19 +79,19 @@ def adopt(*, dry_run: bool = False, progress: Callable[[str], None] = lambda lin
     return Adoption(differences, epoch, renewed)
 
 
-def _adopt_globally(installation_id: UUID, epoch: int, found: dict[int, fences.ServerMark | None]) -> None:
+def _adopt_globally(installation_id: UUID, epoch: int, marks_by_server: dict[int, fences.ServerMark | None]) -> None:
     with transaction.atomic():
         Installation.objects.update_or_create(
             one=True, defaults={"id": installation_id, "epoch": epoch, "home": fences.home()}
         )
-        for server in DatabaseServer.objects.select_for_update().filter(pk__in=found):
-            mark = found[server.pk]
+        for server in DatabaseServer.objects.select_for_update().filter(pk__in=marks_by_server):
+            mark = marks_by_server[server.pk]
             if mark is not None:
                 # Ahead of every copy of the global database, the one that the servers know included.
                 server.fence_revision = max(server.fence_revision, mark.revision) + 1
                 server.fence_beats = max(server.fence_beats, mark.beats) + fences.TOLERATED_BEATS + 1
                 server.save(update_fields=["fence_revision", "fence_beats"])
-        for spare in WarmDatabase.objects.select_related("server").filter(server__in=found):
+        for spare in WarmDatabase.objects.select_related("server").filter(server__in=marks_by_server):
             if _owner(spare):
                 warm_pool.set_aside(spare.name)
 
@@ -139,12 +141,12 @@ def _exists(mapping: TenantDatabase) -> bool:
         return mapping.name in names(raw)
 
 
-def _on_server(server: DatabaseServer, found: dict[int, fences.ServerMark | None]) -> Iterator[Difference]:
+def _on_server(server: DatabaseServer, marks_by_server: dict[int, fences.ServerMark | None]) -> Iterator[Difference]:
     difference = partial(Difference, server.name)
-    if server.pk not in found:
+    if server.pk not in marks_by_server:
         yield difference("", "it does not respond: run this again when it does")
         return
-    if (mark := found[server.pk]) is not None and mark.revision > server.fence_revision:
+    if (mark := marks_by_server[server.pk]) is not None and mark.revision > server.fence_revision:
         number = mark.revision - server.fence_revision
         yield difference("", f"{number} created, moved or deleted databases are missing in the global database")
     mappings = {
@@ -208,8 +210,10 @@ def servers_to_detach(keep: Collection[str] = ()) -> list[DatabaseServer]:
     present = list(DatabaseServer.objects.filter(detached=False).order_by("name"))
     if unknown := set(keep) - {server.name for server in present}:
         raise UnknownServer(f"No database server is named {', '.join(sorted(unknown))}.")
-    found = fences.read_marks(present)
-    marked = [server for server in present if server.pk not in found or found[server.pk] is not None]
+    marks_by_server = fences.read_marks(present)
+    marked = [
+        server for server in present if server.pk not in marks_by_server or marks_by_server[server.pk] is not None
+    ]
     return [server for server in marked if server.name not in keep]
 
 

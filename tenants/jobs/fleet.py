@@ -16,7 +16,7 @@ from django.db import DatabaseError
 from django.db.models import Q
 
 from identity_platform.audit.writer import record_for_platform
-from tenants import steps
+from tenants import job_steps
 from tenants.copies import databases
 from tenants.database_servers import marks
 from tenants.entering.recorded_upgrades import Applied, Recording
@@ -160,35 +160,37 @@ def _mark(mapping: TenantDatabase, database: str) -> None:
 def _migrate_alone(mapping: TenantDatabase, recordings: dict[Applied, Recording]) -> tuple[Result, str]:
     """Migrate while holding the tenant's lock. Stores a failure in the mapping's `reason`, then raises it."""
     current = schema_version()
-    found = TenantDatabase.objects.get(pk=mapping.pk)
-    if found.status not in MIGRATED or (found.schema_version == current and found.status != State.MIGRATING):
+    stored_mapping = TenantDatabase.objects.get(pk=mapping.pk)
+    if stored_mapping.status not in MIGRATED or (
+        stored_mapping.schema_version == current and stored_mapping.status != State.MIGRATING
+    ):
         return Result.SKIPPED, "nothing left to do"
-    if found.status == State.ACTIVE:
+    if stored_mapping.status == State.ACTIVE:
         # If it was suspended meanwhile, it is migrated in that state.
         with suppress(WrongState):
-            change_state(found.pk, State.MIGRATING, only_from=State.ACTIVE)
-    steps.completed("migrating")
+            change_state(stored_mapping.pk, State.MIGRATING, only_from=State.ACTIVE)
+    job_steps.completed("migrating")
     problem: UpgradeFailed | DatabaseError | None = None
     reason, ran = "", []
     try:
-        ran = upgrade(DatabaseTarget.for_maintenance(mapping.server, found.name), recordings)
+        ran = upgrade(DatabaseTarget.for_maintenance(mapping.server, stored_mapping.name), recordings)
         if not ran or MARKED_SINCE in ran:
-            _mark(mapping, found.name)
+            _mark(mapping, stored_mapping.name)
     except (UpgradeFailed, DatabaseError) as failure:
         problem, reason = failure, why(failure)
-    steps.completed("migrated")
+    job_steps.completed("migrated")
     fields = {"reason": reason} if reason else {"reason": "", "schema_version": current}
-    rows = TenantDatabase.objects.filter(pk=found.pk)
+    rows = TenantDatabase.objects.filter(pk=stored_mapping.pk)
     if not rows.filter(status=State.MIGRATING).update(status=State.ACTIVE, **fields):
         rows.update(**fields)
     record_for_platform(
         "tenant.migrated",
-        tenant_id=found.pk,
-        target=("tenant", found.pk),
+        tenant_id=stored_mapping.pk,
+        target=("tenant", stored_mapping.pk),
         outcome="failed" if reason else "success",
         details={"reason": reason} if reason else {"schema": current, "migrations": len(ran)},
     )
     if problem is not None:
         raise problem
-    tenant_migrated.send(sender=migrate_tenants, tenant_id=found.pk)
+    tenant_migrated.send(sender=migrate_tenants, tenant_id=stored_mapping.pk)
     return Result.MIGRATED, ""

@@ -16,7 +16,7 @@ from psycopg import Error as DriverError
 from psycopg.errors import QueryCanceled
 
 from identity_platform.transfer.temporary_folder import temporary_folder
-from tenants import steps
+from tenants import job_steps
 from tenants.copies import databases, dumps
 from tenants.copies.comparison import Comparison, Side, comparison, copy_large_objects, copy_sequences
 from tenants.database_servers import replication, servers
@@ -134,11 +134,11 @@ def _move_offline(raw: databases.Raw, mapping: TenantDatabase, target: DatabaseS
     with temporary_folder() as folder, held_still(raw, mapping):
         dump = folder / DUMP
         dumps.write_out(mapping.server, mapping.name, dump)
-        steps.completed("written out")
+        job_steps.completed("written out")
         with databases.connection_to(mapping.server, mapping.name) as old:
             rows = databases.row_counts(old)
         name = copy_into(target, mapping.pk, dump, rows)
-        steps.completed("verified")
+        job_steps.completed("verified")
         switch(mapping, target, name, "tenant.moved")
         drop_copies(mapping.pk)
 
@@ -176,7 +176,7 @@ def _replicate(mapping: TenantDatabase, target: DatabaseServer, progress: Progre
     with temporary_folder() as folder:
         dump = folder / DUMP
         with replication.published(mapping.server, mapping.name, mapping.pk) as snapshot:
-            steps.completed("published")
+            job_steps.completed("published")
             with databases.connection_to(mapping.server, mapping.name) as old:
                 ((size,),) = old.execute("SELECT pg_size_pretty(pg_database_size(current_database()))").fetchall()
                 progress(f"Online: copying {size}; the tenant stays in use.")
@@ -184,11 +184,11 @@ def _replicate(mapping: TenantDatabase, target: DatabaseServer, progress: Progre
                 old.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 old.execute(f"SET TRANSACTION SNAPSHOT '{snapshot}'")
                 dumps.write_out(mapping.server, mapping.name, dump, snapshot=snapshot)
-                steps.completed("written out")
+                job_steps.completed("written out")
                 rows = databases.row_counts(old)
         fill(target, name, dump, rows)
     replication.subscribe(target, name, source=mapping.server, database=mapping.name, tenant_id=mapping.pk)
-    steps.completed("subscribed")
+    job_steps.completed("subscribed")
     progress(f"{sum(rows.values()):,} rows in {len(rows)} tables are copied.")
     with databases.connection_to(target, name) as new:
         # Else the first requests after the switch would be planned without statistics.
@@ -203,7 +203,7 @@ def _catch_up(raw: databases.Raw, tenant_id: UUID, target: DatabaseServer, progr
         while True:
             behind = replication.bytes_behind(raw, replication.applied(other, tenant_id), tenant_id)
             if behind is not None and behind <= _NEARLY_CAUGHT_UP:
-                steps.completed("caught up")
+                job_steps.completed("caught up")
                 return
             now = time.monotonic()
             if behind is not None and (best is None or behind < best):
@@ -280,7 +280,7 @@ def _switch_online(
             if left() < 0:
                 raise _PauseTooLong
             time.sleep(0.005)
-        steps.completed("applied")
+        job_steps.completed("applied")
         old, new = compared.source[0], compared.copy[0]
         copy_sequences(old, new)
         copy_large_objects(old, new)
@@ -292,7 +292,7 @@ def _switch_online(
         replication.end_of_wal(other)
         if left() < 0:
             raise _PauseTooLong
-        steps.completed("verified")
+        job_steps.completed("verified")
         switch(mapping, copy.server, copy.database, "tenant.moved")
         paused = time.monotonic() - began
     progress(f"{rows:,} rows compared equal. Writes were paused for {paused:.2f} s.")

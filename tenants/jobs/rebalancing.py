@@ -36,16 +36,16 @@ _Kind = tuple[str, frozenset[str]]
 class _Server:
     name: str
     capacity: int
-    held: int
+    tenant_count: int
     takes: bool
 
     def share(self, more: int = 0) -> float:
         """Return how full it would be with so many more tenants."""
-        return (self.held + more) / self.capacity if self.capacity else 1.0
+        return (self.tenant_count + more) / self.capacity if self.capacity else 1.0
 
     @property
     def has_room(self) -> bool:
-        return self.takes and self.held < self.capacity
+        return self.takes and self.tenant_count < self.capacity
 
 
 def plan(*, drain: Iterable[str] = ()) -> list[Move]:
@@ -57,26 +57,26 @@ def plan(*, drain: Iterable[str] = ()) -> list[Move]:
     """
     of_kind, drained = _servers(set(drain))
     tenants, fixed = _tenants()
-    moves: list[Move] = []
+    planned_moves: list[Move] = []
     for servers in of_kind.values():
         for server in servers:
             if server.name in drained:
-                moves += [_moved(tenant, server, _emptiest(servers)) for tenant in tenants[server.name]]
-                moves += [_fixed(tenant, server) for tenant in fixed[server.name]]
-        moves += _evened_out([server for server in servers if server.takes], tenants)
-    return moves
+                planned_moves += [_moved(tenant, server, _emptiest(servers)) for tenant in tenants[server.name]]
+                planned_moves += [_fixed(tenant, server) for tenant in fixed[server.name]]
+        planned_moves += _evened_out([server for server in servers if server.takes], tenants)
+    return planned_moves
 
 
 def _servers(drain: set[str]) -> tuple[dict[_Kind, list[_Server]], set[str]]:
     not_deleted = Count("databases", filter=~Q(databases__status=State.DELETED))
-    found = DatabaseServer.objects.annotate(held=not_deleted).order_by("name")
+    rows = DatabaseServer.objects.annotate(tenant_count=not_deleted).order_by("name")
     of_kind: dict[_Kind, list[_Server]] = defaultdict(list)
     names = set()
-    for row in found:
+    for row in rows:
         names.add(row.name)
         takes = row.accepts_tenants and row.name not in drain
         kind = row.region, frozenset(row.labels)
-        of_kind[kind].append(_Server(row.name, row.capacity, row.held, takes))
+        of_kind[kind].append(_Server(row.name, row.capacity, row.tenant_count, takes))
     if unknown := sorted(drain - names):
         raise UnknownServer(
             f"No database server has the name {', '.join(unknown)}. Known servers: {', '.join(sorted(names))}."
@@ -86,12 +86,12 @@ def _servers(drain: set[str]) -> tuple[dict[_Kind, list[_Server]], set[str]]:
 
 def _tenants() -> tuple[dict[str, list[TenantDatabase]], dict[str, list[TenantDatabase]]]:
     """Return the tenants that can be moved and those that cannot, by server."""
-    found: dict[str, list[TenantDatabase]] = defaultdict(list)
+    movable: dict[str, list[TenantDatabase]] = defaultdict(list)
     fixed: dict[str, list[TenantDatabase]] = defaultdict(list)
     rows = TenantDatabase.objects.select_related("tenant", "server").exclude(status=State.DELETED)
     for mapping in rows.order_by("pk"):
-        (found if mapping.status in _MOVED else fixed)[mapping.server.name].append(mapping)
-    return found, fixed
+        (movable if mapping.status in _MOVED else fixed)[mapping.server.name].append(mapping)
+    return movable, fixed
 
 
 def _emptiest(servers: list[_Server]) -> _Server | None:
@@ -100,8 +100,8 @@ def _emptiest(servers: list[_Server]) -> _Server | None:
 
 def _moved(mapping: TenantDatabase, source: _Server, target: _Server | None) -> Move:
     if target is not None:
-        source.held -= 1
-        target.held += 1
+        source.tenant_count -= 1
+        target.tenant_count += 1
     obstacle = "" if target else "no other server of its region and labels has room"
     return Move(mapping.pk, mapping.tenant.slug, source.name, target.name if target else "", obstacle)
 
@@ -111,21 +111,21 @@ def _fixed(mapping: TenantDatabase, source: _Server) -> Move:
 
 
 def _evened_out(servers: list[_Server], tenants: dict[str, list[TenantDatabase]]) -> list[Move]:
-    moves: list[Move] = []
+    planned_moves: list[Move] = []
     left = {server.name: list(tenants[server.name]) for server in servers}
     while (target := _emptiest(servers)) is not None:
         source = max((server for server in servers if left[server.name]), key=_Server.share, default=None)
         # A move helps only if the target is not fuller than the source afterwards.
         if source is None or target.share(1) > source.share(-1):
             break
-        moves.append(_moved(left[source.name].pop(), source, target))
-    return moves
+        planned_moves.append(_moved(left[source.name].pop(), source, target))
+    return planned_moves
 
 
-def apply(moves: Iterable[Move], progress: Callable[[Move, str], None]) -> int:
+def apply(planned_moves: Iterable[Move], progress: Callable[[Move, str], None]) -> int:
     """Make the moves, one at a time; return how many failed. `progress` gets each with the reason if it failed."""
     failed = 0
-    for move in moves:
+    for move in planned_moves:
         reason = move.obstacle
         if move.target:
             try:

@@ -24,7 +24,7 @@ from identity_platform.crypto import SealBroken
 from identity_platform.postgresql.statement_timeout import no_timeout
 from identity_platform.transfer.files import reject_special
 from identity_platform.transfer.temporary_folder import temporary_folder
-from tenants import keys, steps
+from tenants import job_steps, keys
 from tenants.addresses import former_slugs
 from tenants.copies import databases, dumps
 from tenants.copies.database_names import new_database_name
@@ -69,7 +69,7 @@ def back_up_tenant(*, tenant_id: UUID, file: Path) -> None:
             with databases.snapshot_of(mapping.server, mapping.name) as (raw, snapshot):
                 with packed.open(DUMP, "w", force_zip64=True) as dump:
                     dumps.stream_out(mapping.server, mapping.name, dump, snapshot=snapshot)
-                steps.completed("dumped")
+                job_steps.completed("dumped")
                 rows = databases.row_counts(raw)
         except DriverError as problem:
             raise CopyFailed(f"The database cannot be read: {reason_of(problem)}.") from problem
@@ -184,7 +184,7 @@ def _put_back(
         raise WrongState(
             f"A unique value of the tenant is now in use elsewhere, such as a username or passkey domain: {reason_of(clash)}."
         ) from clash
-    steps.completed("switched")
+    job_steps.completed("switched")
 
 
 def drop_copies(tenant_id: UUID) -> int:
@@ -250,7 +250,7 @@ def held_still(
         change_state(mapping.pk, State.MOVING, only_from=State.ACTIVE)
     elif mapping.status not in (State.MOVING, State.SUSPENDED, State.FAILED):
         raise WrongState(f"The tenant is {mapping.status}.")
-    steps.completed("moving")
+    job_steps.completed("moving")
     database = mapping.name
     try:
         # A suspended tenant's too: its audit trail is still sealed and purged.
@@ -279,10 +279,10 @@ def new_copy(server: DatabaseServer, tenant_id: UUID) -> str:
     drop_copies(tenant_id)
     name = new_database_name()
     WarmDatabase.objects.create(server=server, name=name, schema_version=f"{_COPY_FOR}{tenant_id}", ready=False)
-    steps.completed("reserved")
+    job_steps.completed("reserved")
     with servers.maintenance(server) as raw:
         raw.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'").format(sql.Identifier(name)))
-    steps.completed("created")
+    job_steps.completed("created")
     return name
 
 
@@ -291,7 +291,7 @@ def fill(server: DatabaseServer, name: str, dump: Path, rows: dict[str, int] | N
     dumps.read_in(server, name, dump)
     with servers.maintenance(server) as raw:
         databases.set_limits(raw, name)
-    steps.completed("read in")
+    job_steps.completed("read in")
     if rows is not None:
         with databases.connection_to(server, name) as raw:
             if databases.row_counts(raw) != rows:
@@ -325,7 +325,7 @@ def switch(
         WarmDatabase.objects.filter(name=name).update(server=mapping.server, name=mapping.name)
         record_for_platform(action, tenant_id=mapping.pk, target=("tenant", mapping.pk), details=details)
     lookup.forget()
-    steps.completed("switched")
+    job_steps.completed("switched")
 
 
 def _unpacked(file: Path, tenant_id: UUID, folder: Path) -> tuple[Path, dict[str, int]]:

@@ -55,18 +55,18 @@ def owners(only: Sequence[str] = (), *, states: Sequence[State] = WRITABLE) -> l
 
     Raises UnknownTenant, which names the unknown ones.
     """
-    found = TenantDatabase.objects.filter(status__in=states).order_by("tenant_id")
+    mappings = TenantDatabase.objects.filter(status__in=states).order_by("tenant_id")
     if states == WRITABLE and not only:
-        found = found.exclude(server__in=operating_modes.closed_servers())
+        mappings = mappings.exclude(server__in=operating_modes.closed_servers())
     everyone = [
         THE_PLATFORM,
-        *(Owner(slug, tenant_id) for tenant_id, slug in found.values_list("tenant_id", "tenant__slug").iterator()),
+        *(Owner(slug, tenant_id) for tenant_id, slug in mappings.values_list("tenant_id", "tenant__slug").iterator()),
     ]
     if not only:
         return everyone
-    wanted = set(only)
-    chosen = [owner for owner in everyone if {owner.name, str(owner.tenant_id)} & wanted]
-    missing = wanted - {name for owner in chosen for name in (owner.name, str(owner.tenant_id))}
+    selected = set(only)
+    chosen = [owner for owner in everyone if {owner.name, str(owner.tenant_id)} & selected]
+    missing = selected - {name for owner in chosen for name in (owner.name, str(owner.tenant_id))}
     if missing:
         raise UnknownTenant(
             f"No readable tenant has this slug or id: {', '.join(sorted(missing))}. "

@@ -175,12 +175,13 @@ def end_unless_granted(tenant_id: UUID, model: type[Model], kind: str, ids: Coll
     It stays where the journal has it as granted. What the journal does not know (it is older, or was purged) is the weakest
     case. Call it in the transaction of `withdraw`.
     """
-    (revocation,) = [one for declaring, one in declared() if declaring is model and one.kind == kind]
+    (revocation,) = [candidate for declaring, candidate in declared() if declaring is model and candidate.kind == kind]
     rows = list(_rows(model, revocation, ids))
     digests = {pk: _journaled(tenant_id, kind, bytes(digest)) for pk, _, digest, _ in rows}
     known = JournaledRevocation.objects.filter(tenant_id=tenant_id, kind=kind, revoked=False)
     granted = {
-        bytes(found) for found in known.filter(digest__in=list(digests.values())).values_list("digest", flat=True)
+        bytes(journaled_digest)
+        for journaled_digest in known.filter(digest__in=list(digests.values())).values_list("digest", flat=True)
     }
     matches = [Match(tenant_id, pk, subject, now()) for pk, subject, _, _ in rows if digests[pk] not in granted]
     return _end(model, revocation, matches) if matches else {}
@@ -206,8 +207,8 @@ def _table(model: type[Model], revocation: Revocation) -> type[Model]:
 
 def count_revoked(tenant_id: UUID) -> dict[str, int]:
     """Return the numbers of such rows of the entered database, by kind."""
-    found = {revocation.kind: len(find_revoked(tenant_id, model, revocation)) for model, revocation in declared()}
-    return {kind: number for kind, number in found.items() if number}
+    counts = {revocation.kind: len(find_revoked(tenant_id, model, revocation)) for model, revocation in declared()}
+    return {kind: number for kind, number in counts.items() if number}
 
 
 def find_revoked(tenant_id: UUID, model: type[Model], revocation: Revocation) -> list[Match]:
@@ -216,12 +217,12 @@ def find_revoked(tenant_id: UUID, model: type[Model], revocation: Revocation) ->
     known = {bytes(digest): ends_at for digest, ends_at in rows.values_list("digest", "ends_at")}
     if not known:
         return []
-    found = []
+    matches = []
     for pk, subject, digest, until in _rows(model, revocation):
         ends_at = known.get(_journaled(tenant_id, revocation.kind, bytes(digest)))
         if ends_at is not None and (not revocation.until or until is None or until > ends_at):
-            found.append(Match(tenant_id, pk, subject, ends_at))
-    return found
+            matches.append(Match(tenant_id, pk, subject, ends_at))
+    return matches
 
 
 def _rows(

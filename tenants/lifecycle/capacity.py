@@ -61,18 +61,18 @@ def server_with_room(name: str | None, region: str | None = None, labels: Sequen
     )
 
 
-def region_of(own: Mapping[str, object]) -> str | None:
+def region_of(tenant_settings: Mapping[str, object]) -> str | None:
     """Return the region that a tenant's settings bind it to, if any."""
-    region = own.get("region")
+    region = tenant_settings.get("region")
     return str(region) if region else None
 
 
 def labels_in(text: str) -> list[str]:
     """Return the labels of a list with commas, none of an empty text. Raises ValueError."""
-    found = [label.strip() for label in text.split(",")] if text.strip() else []
-    if any(_LABEL.fullmatch(label) is None for label in found):
+    labels = [label.strip() for label in text.split(",")] if text.strip() else []
+    if any(_LABEL.fullmatch(label) is None for label in labels):
         raise ValueError
-    return found
+    return labels
 
 
 def check_region(server: DatabaseServer, region: str | None) -> None:
@@ -198,10 +198,10 @@ def change_database_server(
 
     Raises UnknownServer, WrongRegion (a tenant on it is bound to another region).
     """
-    stated: dict[str, object] = {"capacity": capacity, "accepts_tenants": accepts, "region": region}
+    arguments: dict[str, object] = {"capacity": capacity, "accepts_tenants": accepts, "region": region}
     if labels is not None:
-        stated["labels"] = sorted(set(labels))
-    changes: dict[str, object] = {field: value for field, value in stated.items() if value is not None}
+        arguments["labels"] = sorted(set(labels))
+    changes: dict[str, object] = {field: value for field, value in arguments.items() if value is not None}
     with transaction.atomic():
         server = first_or(DatabaseServer.objects.select_for_update().filter(name=name), UnknownServer)
         check()

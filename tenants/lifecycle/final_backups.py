@@ -108,7 +108,7 @@ def _fill(packed: zipfile.ZipFile, mapping: TenantDatabase, begun_at: datetime) 
 
 def _rows_of(tenant_id: UUID) -> str:
     """Return the tenant's rows of the global database as JSON of Django's serializers."""
-    found: dict[type[models.Model], set[object]] = {}
+    ids_by_model: dict[type[models.Model], set[object]] = {}
 
     def collect(model: type[models.Model], owners: set[object]) -> None:
         for relation in model._meta.get_fields(include_hidden=True):
@@ -125,14 +125,14 @@ def _rows_of(tenant_id: UUID) -> str:
                 if hasattr(related, "expired"):
                     rows = rows.exclude(related.expired(_FAR))
                 new |= set(rows.values_list("pk", flat=True))
-            new -= found.setdefault(related, set())
+            new -= ids_by_model.setdefault(related, set())
             if new:
-                found[related] |= new
+                ids_by_model[related] |= new
                 collect(related, new)
 
     collect(Tenant, {tenant_id})
     everything: list[models.Model] = list(ChainHead.objects.filter(owner=str(tenant_id)))
-    for model, chosen in found.items():
+    for model, chosen in ids_by_model.items():
         for some in _batches(chosen):
             everything += model._base_manager.filter(pk__in=some)
     return str(serializers.serialize("json", everything))
@@ -153,7 +153,7 @@ def keep(tenant_id: UUID, file: Path, begun_at: datetime) -> None:
     )
 
 
-def kept(tenant_id: UUID) -> Deletion:
+def deletion_of(tenant_id: UUID) -> Deletion:
     """Return what is kept of a deleted tenant."""
     backup = FinalBackup.objects.filter(pk=tenant_id).first()
     return Deletion(backup.delete_after, backup.file) if backup else Deletion()
@@ -204,12 +204,14 @@ def reject_other(tenant_id: UUID, manifest: Manifest) -> None:
     # A row of the earlier release does not say which backup it is.
     if backup.begun_at is None or (begun_at and datetime.fromisoformat(begun_at) == backup.begun_at):
         return
-    found = _moment(datetime.fromisoformat(begun_at)) if begun_at else "at an unknown moment, by an earlier release"
+    backup_moment = (
+        _moment(datetime.fromisoformat(begun_at)) if begun_at else "at an unknown moment, by an earlier release"
+    )
     raise BackupUnfit(
-        f"This is not the final backup of the last deletion of this tenant. This file was begun {found}, and the expected one "
-        f"{_moment(backup.begun_at)}; it was written to {backup.file}. Nothing was changed. Find that file, or a copy of it, "
-        "and restore it. A file of an earlier deletion would bring back admins, secrets of clients and redirect URIs that were "
-        "removed since."
+        f"This is not the final backup of the last deletion of this tenant. This file was begun {backup_moment}, and the "
+        f"expected one {_moment(backup.begun_at)}; it was written to {backup.file}. Nothing was changed. Find that file, "
+        "or a copy of it, and restore it. A file of an earlier deletion would bring back admins, secrets of clients and "
+        "redirect URIs that were removed since."
     )
 
 
@@ -223,10 +225,10 @@ def put_back(rows: str) -> None:
     A domain that another tenant has verified since the deletion stays with that tenant. Raises IntegrityError if another
     unique value is in use, such as a username.
     """
-    found = list(serializers.deserialize("json", io.StringIO(rows), ignorenonexistent=True))
-    domains = [row.object.pk for row in found if isinstance(row.object, DomainClaim)]
+    deserialized = list(serializers.deserialize("json", io.StringIO(rows), ignorenonexistent=True))
+    domains = [row.object.pk for row in deserialized if isinstance(row.object, DomainClaim)]
     taken = set(DomainClaim.objects.filter(pk__in=domains).values_list("pk", flat=True))
-    for row in found:
+    for row in deserialized:
         # The claim of a sign-in domain is for its passkeys too.
         if not (isinstance(row.object, DomainClaim | WebAuthnClaim) and row.object.pk in taken):
             row.save(force_insert=True)

@@ -18,7 +18,7 @@ from identity_platform.audit.writer import record_for_platform
 from identity_platform.postgresql.row_errors import first_or
 from identity_platform.postgresql.statement_timeout import no_timeout
 from identity_platform.task_queue import run_soon
-from tenants import keys, operating_modes, steps
+from tenants import job_steps, keys, operating_modes
 from tenants.addresses import former_slugs
 from tenants.addresses.webauthn_claims import claim
 from tenants.copies import databases
@@ -63,15 +63,15 @@ def create_tenant(
     NoRoom, WrongRegion, RelyingPartyTaken, ReadOnlyMode and what `initialize` raises; errors of the database server are not
     translated.
     """
-    own = tenant_settings or {}
+    tenant_settings = tenant_settings or {}
     if slug is not None and (interrupted := _interrupted(slug)) is not None:
-        return _finish_interrupted(interrupted, name, own, initialize)
-    chosen = server_with_room(server, region_of(own), server_labels)
+        return _finish_interrupted(interrupted, name, tenant_settings, initialize)
+    chosen = server_with_room(server, region_of(tenant_settings), server_labels)
     operating_modes.check(Purpose.WRITE, chosen.pk)
     fence_counters.advance(chosen)
     while True:
         try:
-            return _create(chosen, name, slug, own, initialize)
+            return _create(chosen, name, slug, tenant_settings, initialize)
         except _SpareRejected as rejected:
             warm_pool.set_aside(rejected.database)
             log.error(
@@ -89,13 +89,17 @@ class _SpareRejected(Exception):
 
 
 def _create(
-    chosen: DatabaseServer, name: str, slug: str | None, own: dict[str, object], initialize: Initialize | None
+    chosen: DatabaseServer,
+    name: str,
+    slug: str | None,
+    tenant_settings: dict[str, object],
+    initialize: Initialize | None,
 ) -> Tenant:
     with ExitStack() as job:
         with transaction.atomic():
-            _lock_region(chosen, region_of(own))
-            tenant = _reserve(chosen, name, slug, own)
-            claim(tenant.pk, before={}, after=own)
+            _lock_region(chosen, region_of(tenant_settings))
+            tenant = _reserve(chosen, name, slug, tenant_settings)
+            claim(tenant.pk, before={}, after=tenant_settings)
             mapping = tenant.database
             if mapping.status == State.ACTIVE:
                 _initialize(tenant, initialize)
@@ -106,7 +110,7 @@ def _create(
                 return tenant
             # Locked before the row is visible: an unlocked one counts as interrupted.
             raw = job.enter_context(databases.job_lock(chosen, tenant.pk))
-        steps.completed("mapped")
+        job_steps.completed("mapped")
         try:
             _finish(raw, mapping, initialize)
         except ApiError:
@@ -123,11 +127,11 @@ def _take(mapping: TenantDatabase) -> None:
         raise _SpareRejected(mapping.name) from unfit
 
 
-def _reserve(server: DatabaseServer, name: str, slug: str | None, own: dict[str, object]) -> Tenant:
+def _reserve(server: DatabaseServer, name: str, slug: str | None, tenant_settings: dict[str, object]) -> Tenant:
     """Write the tenant's rows, in the caller's transaction. Raises SlugTaken."""
     # A stated slug is taken as it is.
     for candidate in [slug] if slug else slugs_for(name):
-        tenant = reserve_tenant(server, name=name, slug=candidate, tenant_settings=own)
+        tenant = reserve_tenant(server, name=name, slug=candidate, tenant_settings=tenant_settings)
         if tenant is not None:
             former_slugs.reject_reserved(candidate, tenant.pk)
             return tenant
@@ -142,12 +146,12 @@ def _lock_region(server: DatabaseServer, region: str | None) -> None:
 
 
 def _interrupted(slug: str) -> TenantDatabase | None:
-    found = TenantDatabase.objects.select_related("tenant", "server").filter(tenant__slug__iexact=slug)
-    return found.filter(status=State.PROVISIONING).first()
+    mappings = TenantDatabase.objects.select_related("tenant", "server").filter(tenant__slug__iexact=slug)
+    return mappings.filter(status=State.PROVISIONING).first()
 
 
 def _finish_interrupted(
-    mapping: TenantDatabase, name: str, own: dict[str, object], initialize: Initialize | None
+    mapping: TenantDatabase, name: str, tenant_settings: dict[str, object], initialize: Initialize | None
 ) -> Tenant:
     tenant = mapping.tenant
     try:
@@ -157,9 +161,9 @@ def _finish_interrupted(
             if mapping.status != State.PROVISIONING:
                 raise SlugTaken
             with transaction.atomic():
-                _lock_region(mapping.server, region_of(own))
-                claim(mapping.pk, before=tenant.settings, after=own)
-                tenant.name, tenant.settings = name, own
+                _lock_region(mapping.server, region_of(tenant_settings))
+                claim(mapping.pk, before=tenant.settings, after=tenant_settings)
+                tenant.name, tenant.settings = name, tenant_settings
                 tenant.save(update_fields=["name", "settings", "updated_at"])
             _finish(raw, mapping, initialize)
     except JobRunning as running:
@@ -190,12 +194,12 @@ def _finish(raw: databases.Raw, mapping: TenantDatabase, initialize: Initialize 
         marks.take(mapping.server, mapping.name, mapping.pk)
     except marks.SpareUnfit as unfit:
         raise CopyFailed(f"The new database {mapping.name} is not used: {unfit}.") from unfit
-    steps.completed("verified")
+    job_steps.completed("verified")
     with transaction.atomic():
         mapping.status, mapping.schema_version, mapping.reason = State.ACTIVE, schema_version(), ""
         mapping.save(update_fields=["status", "schema_version", "reason", "updated_at"])
         _initialize(mapping.tenant, initialize)
-    steps.completed("activated")
+    job_steps.completed("activated")
     lookup.forget()
 
 
@@ -252,22 +256,22 @@ def delete_tenant(*, tenant_id: UUID, final_backup: bool = True) -> Deletion:
         reload_mapping(mapping)
         if mapping.status != State.DELETING:
             _begin_deletion(raw, mapping, final_backup=final_backup)
-        steps.completed("deleting")
+        job_steps.completed("deleting")
         fence_counters.advance(mapping.server)
         databases.drop(raw, mapping.name)
-        steps.completed("dropped")
-        kept = final_backups.kept(tenant_id)
+        job_steps.completed("dropped")
+        deletion = final_backups.deletion_of(tenant_id)
         with transaction.atomic():
-            forget_in_global_database(tenant_id, keep_key=kept.until is not None)
+            forget_in_global_database(tenant_id, keep_key=deletion.until is not None)
             record_for_platform(
                 "tenant.deleted",
                 tenant_id=tenant_id,
                 target=("tenant", tenant_id),
-                details={"final_backup_until": kept.until.isoformat() if kept.until else None},
+                details={"final_backup_until": deletion.until.isoformat() if deletion.until else None},
             )
     keys.forget()
     lookup.forget()
-    return kept
+    return deletion
 
 
 def _begin_deletion(raw: databases.Raw, mapping: TenantDatabase, *, final_backup: bool) -> None:
@@ -277,8 +281,8 @@ def _begin_deletion(raw: databases.Raw, mapping: TenantDatabase, *, final_backup
         change_state(mapping.pk, State.SUSPENDED)
     elif State.DELETING not in FOLLOWS[State(mapping.status)]:
         raise WrongState(f"The tenant is {mapping.status}: it cannot become {State.DELETING}.")
-    wanted = final_backup and settings.DELETED_TENANT_BACKUP_DAYS and mapping.status != State.PROVISIONING
-    if not wanted or not databases.exists(raw, mapping.name):
+    needs_final_backup = final_backup and settings.DELETED_TENANT_BACKUP_DAYS and mapping.status != State.PROVISIONING
+    if not needs_final_backup or not databases.exists(raw, mapping.name):
         change_state(mapping.pk, State.DELETING)
         return
     try:
@@ -296,7 +300,7 @@ def _begin_deletion(raw: databases.Raw, mapping: TenantDatabase, *, final_backup
         if was_active:
             change_state(mapping.pk, State.ACTIVE, only_from=State.SUSPENDED)
         raise
-    steps.completed("backed up")
+    job_steps.completed("backed up")
 
 
 def _undo(raw: databases.Raw, mapping: TenantDatabase) -> None:

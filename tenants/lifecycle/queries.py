@@ -104,8 +104,8 @@ def reserve_tenant(
 
 def roomiest_server(name: str | None, region: str | None, labels: Sequence[str]) -> DatabaseServer | None:
     """Return the server that takes new tenants and has most room, of those with this name, region and all these labels."""
-    wanted = {"name": name, "region": region, "labels": list(labels)}
-    return next(iter(DatabaseServer.objects.raw(_ROOMIEST, wanted)), None)
+    parameters = {"name": name, "region": region, "labels": list(labels)}
+    return next(iter(DatabaseServer.objects.raw(_ROOMIEST, parameters)), None)
 
 
 def tenant_named(slug: str) -> Tenant:
@@ -118,9 +118,9 @@ def tenant_named(slug: str) -> Tenant:
 
 def listed(*, status: str | None = None) -> list[TenantRecord]:
     """Return all tenants that are not deleted, by slug."""
-    found = TenantDatabase.objects.exclude(status=State.DELETED).select_related("tenant", "server")
+    mappings = TenantDatabase.objects.exclude(status=State.DELETED).select_related("tenant", "server")
     if status is not None:
-        found = found.filter(status=status)
+        mappings = mappings.filter(status=status)
     return [
         {
             "slug": mapping.tenant.slug,
@@ -133,5 +133,5 @@ def listed(*, status: str | None = None) -> list[TenantRecord]:
             "current": mapping.schema_version == schema_version(),
             "reason": mapping.reason,
         }
-        for mapping in found.order_by("tenant__slug")
+        for mapping in mappings.order_by("tenant__slug")
     ]

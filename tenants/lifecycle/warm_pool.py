@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from django.db.models import Count, Q
 
-from tenants import operating_modes, steps
+from tenants import job_steps, operating_modes
 from tenants.copies import databases
 from tenants.copies.database_names import new_database_name
 from tenants.database_servers import fences, marks
@@ -97,13 +97,13 @@ def _made(raw: databases.Raw, server: DatabaseServer, spare: WarmDatabase) -> in
 
 def _reserve_spare(server: DatabaseServer) -> WarmDatabase:
     spare = WarmDatabase.objects.create(server=server, name=new_database_name(), schema_version=schema_version())
-    steps.completed("reserved")
+    job_steps.completed("reserved")
     return spare
 
 
 def copy(raw: databases.Raw, server: DatabaseServer, database: str) -> None:
     """Copy the template and set its timeouts. Can be repeated."""
     databases.copy_template(raw, server, database)
-    steps.completed("copied")
+    job_steps.completed("copied")
     databases.set_limits(raw, database)
-    steps.completed("limited")
+    job_steps.completed("limited")

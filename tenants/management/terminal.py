@@ -141,9 +141,9 @@ def progress(out: OutputWrapper, what: str) -> Iterator[tuple[Callable[[int], No
     if not out.isatty():
         total = done = 0
 
-        def start(steps: int) -> None:
+        def start(step_count: int) -> None:
             nonlocal total
-            total = steps
+            total = step_count
 
         def step(line: str) -> None:
             nonlocal done
@@ -156,7 +156,7 @@ def progress(out: OutputWrapper, what: str) -> Iterator[tuple[Callable[[int], No
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Progress(*columns, console=Console(file=sys.stdout, markup=False), transient=True) as bar:
         task = bar.add_task(what, total=None)
-        yield lambda steps: bar.update(task, total=steps), lambda line: bar.update(task, advance=1)
+        yield lambda step_count: bar.update(task, total=step_count), lambda line: bar.update(task, advance=1)
 
 
 @contextmanager
@@ -176,13 +176,13 @@ def measured(out: OutputWrapper, what: str, total: int) -> Iterator[Callable[[in
         yield lambda done, line: bar.update(task, completed=done, description=f"{what}: {line}")
 
 
-def confirm(out: OutputWrapper, question: str, wanted: str, *, yes: bool) -> None:
-    """Ask the operator to type `wanted`, unless `yes`. Raises CommandError if not confirmed or there is no terminal."""
+def confirm(out: OutputWrapper, question: str, expected: str, *, yes: bool) -> None:
+    """Ask the operator to type `expected`, unless `yes`. Raises CommandError if not confirmed or there is no terminal."""
     if yes:
         return
     if not sys.stdin.isatty():
         raise CommandError(f"{question} Confirm with --yes, as there is no terminal.", returncode=NOT_TRIED)
-    out.write(f"{question} Type {wanted} to continue: ", ending="")
+    out.write(f"{question} Type {expected} to continue: ", ending="")
     out.flush()
-    if sys.stdin.readline().strip() != wanted:
+    if sys.stdin.readline().strip() != expected:
         raise CommandError("Not confirmed: nothing was changed.", returncode=NOT_TRIED)

@@ -90,13 +90,13 @@ class ImportCommand(terminal.OperatorCommand):
         resume: bool,
         restart: bool,
         create_missing: bool = False,
-        **own: object,
+        **importer_options: object,
     ) -> None:
         if not 1 <= batch_size <= LARGEST_BATCH:
             raise CommandError(f"--batch-size must be between 1 and {LARGEST_BATCH}.", returncode=terminal.NOT_TRIED)
         options = Options(dry_run, on_conflict, create_missing, batch_size, resume, restart)
         try:
-            tally, found = self._run(self.importer(own), tenant, file, format, report, options)
+            tally, import_report = self._run(self.importer(importer_options), tenant, file, format, report, options)
         except BrokenPipeError:
             raise
         except OSError as problem:
@@ -108,7 +108,7 @@ class ImportCommand(terminal.OperatorCommand):
             # For 30 seconds a run without --resume would be told that this process is still working.
             advice = "Nothing was changed." if dry_run else "Run the command again with --resume to continue."
             raise CommandError(f"Interrupted. {advice}", returncode=terminal.INTERRUPTED) from None
-        self._show(tally, found, report, dry_run=dry_run)
+        self._show(tally, import_report, report, dry_run=dry_run)
         sys.exit(SOME_REJECTED if tally.failed else 0)
 
     def _run(
@@ -149,12 +149,14 @@ class ImportCommand(terminal.OperatorCommand):
             for opened in files:
                 opened.close()
 
-    def _show(self, tally: Tally, found: Report, path: Path | None, *, dry_run: bool) -> None:
-        if found.kept:
-            terminal.table(self.stdout, COLUMNS, [(f.line, f.field or "-", f.reason) for f in found.kept])
-        if more := found.faults - len(found.kept):
+    def _show(self, tally: Tally, import_report: Report, path: Path | None, *, dry_run: bool) -> None:
+        if import_report.first_faults:
+            terminal.table(
+                self.stdout, COLUMNS, [(f.line, f.field or "-", f.reason) for f in import_report.first_faults]
+            )
+        if more := import_report.faults - len(import_report.first_faults):
             self.stdout.write(f"{more} more are {f'in {path}' if path else 'only listed with --report'}.")
-        for note in found.notes:
+        for note in import_report.notes:
             self.stdout.write(note)
         done = ", ".join(f"{number} {word}" for word, number in tally.counts().items())
         self.stdout.write(f"{'Dry run, nothing was changed: ' if dry_run else ''}{done} of {tally.rows} rows.")

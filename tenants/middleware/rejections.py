@@ -142,7 +142,7 @@ def _take(field: str) -> int:
         with valkey.client().pipeline() as pipe:
             pipe.hget(_hash(), field)
             pipe.hdel(_hash(), field)
-            found, _ = pipe.execute()
+            count, _ = pipe.execute()
     except (redis.RedisError, OSError):
         return 0
-    return int(found or 0)
+    return int(count or 0)

@@ -70,35 +70,37 @@ class EffectiveSettings(TypedDict):
 class Default(NamedTuple):
     """The value that applies while the tenant has not set one."""
 
-    # Takes what the tenant has set, the tenant's name and its place.
+    # Takes what the tenant has set, the tenant's name and its location.
     of: Callable[[Mapping[str, object], str, Place], object]
     text: str
 
 
 def _fixed(value: object) -> Default:
-    return Default(lambda _own, _name, _place: value, f"`{value if isinstance(value, str) else json.dumps(value)}`")
+    return Default(
+        lambda _settings, _name, _location: value, f"`{value if isinstance(value, str) else json.dumps(value)}`"
+    )
 
 
 def _platform(variable: str) -> Default:
-    return Default(lambda _own, _name, _place: getattr(platform, variable), f"the platform's `{variable}`")
+    return Default(lambda _settings, _name, _location: getattr(platform, variable), f"the platform's `{variable}`")
 
 
 def _hosted(variable: str, page: str) -> Default:
-    """The operator's page for end users of all tenants if there is one, else the hosted page of the tenant."""
+    """Return the operator's page for end users of all tenants if there is one, else the hosted page of the tenant."""
 
-    def address(_own: Mapping[str, object], _name: str, place: Place) -> object:
+    def address(_settings: Mapping[str, object], _name: str, location: Place) -> object:
         # Without a tenant, in the API document, there is no address.
-        return platform.END_USER_PAGES[variable] or (f"{place.root}/{page}" if place.slug else None)
+        return platform.END_USER_PAGES[variable] or (f"{location.root}/{page}" if location.slug else None)
 
     return Default(address, f"the platform's `{variable}` if it is set, else the tenant's hosted page `/{page}`")
 
 
-def _origins(own: Mapping[str, object], _name: str, place: Place) -> list[str]:
-    rp_id = own.get("webauthn_rp_id")
+def _origins(tenant_settings: Mapping[str, object], _name: str, location: Place) -> list[str]:
+    rp_id = tenant_settings.get("webauthn_rp_id")
     # The platform's origins cannot use a tenant's own RP ID.
     if rp_id and rp_id != platform.WEBAUTHN_RP_ID:
         return [f"https://{rp_id}"]
-    return [] if place.domain else list(platform.WEBAUTHN_ORIGINS)
+    return [] if location.domain else list(platform.WEBAUTHN_ORIGINS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,7 @@ def _whole(least: int, most: int) -> StrictField:
 SETTINGS: Final[Mapping[str, Setting]] = {
     "issuer_name": Setting(
         DisplayName(max_length=64, trim=True),
-        Default(lambda _own, name, _place: name or None, "the tenant's name"),
+        Default(lambda _settings, name, _location: name or None, "the tenant's name"),
         _("Display name"),
         _("Name shown to users in mails, on the invitation page and in authenticator apps."),
         harmless=True,
@@ -230,7 +232,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "webauthn_rp_id": Setting(
         HOSTNAME,
         Default(
-            lambda _own, _name, place: place.domain or platform.WEBAUTHN_RP_ID,
+            lambda _settings, _name, location: location.domain or platform.WEBAUTHN_RP_ID,
             "the tenant's sign-in domain, else the platform's `WEBAUTHN_RP_ID`",
         ),
         _("Passkeys: RP ID"),
@@ -321,7 +323,9 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     ),
     "sms_countries": Setting(
         DistinctItems(COUNTRY, most=250),
-        Default(lambda _own, _name, _place: list(platform.SMS_COUNTRIES) or None, "the platform's `SMS_COUNTRIES`"),
+        Default(
+            lambda _settings, _name, _location: list(platform.SMS_COUNTRIES) or None, "the platform's `SMS_COUNTRIES`"
+        ),
         _("SMS countries"),
         _(
             "Countries (ISO 3166 codes such as DE) to which SMS codes are sent; every country if neither the tenant nor the "
@@ -333,7 +337,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     ),
     "region": Setting(
         REGION,
-        Default(lambda _own, _name, _place: None, "none"),
+        Default(lambda _settings, _name, _location: None, "none"),
         _("Region"),
         _(
             "Region that the tenant's database does not leave, such as eu: it is created on a database server there and "
@@ -345,7 +349,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     ),
     "outbound_authorities": Setting(
         Certificates(max_length=LONGEST_PEM),
-        Default(lambda _own, _name, _place: None, "none"),
+        Default(lambda _settings, _name, _location: None, "none"),
         _("Certificate authorities"),
         _(
             "Certificates (PEM, at most 20) of authorities that are trusted beside the public ones when the platform calls "

@@ -16,23 +16,23 @@ def response_schema(*, complete: bool) -> dict[str, object]:
 
     `complete`: every setting is present; what it means is described without.
     """
-    kept = ("type", "enum") if complete else ("type", "format", "enum", "description")
+    keywords = ("type", "enum") if complete else ("type", "format", "enum", "description")
     properties: dict[str, dict[str, object]] = {}
     for name, setting in SETTINGS.items():
         shape = _property(setting, nullable=complete and setting.nullable)
-        properties[name] = {word: shape[word] for word in kept if word in shape}
+        properties[name] = {word: shape[word] for word in keywords if word in shape}
         if isinstance(items := shape.get("items"), dict):
             properties[name]["items"] = {"type": items["type"]}
     return {"type": "object", "properties": properties, **({"required": list(SETTINGS)} if complete else {})}
 
 
 def _property(setting: Setting, *, nullable: bool) -> dict[str, object]:
-    found = setting.field.openapi()
+    schema = setting.field.openapi()
     if isinstance(setting.field, Text):
-        found["maxLength"] = setting.field.max_length
+        schema["maxLength"] = setting.field.max_length
     if nullable:
-        found["type"] = [found["type"], "null"]
+        schema["type"] = [schema["type"], "null"]
         if isinstance(setting.field, Choice):
-            found["enum"] = [*setting.field.choices, None]
+            schema["enum"] = [*setting.field.choices, None]
     default = setting.default.of({}, "", Place())
-    return found | {"description": str(setting.meaning)} | ({} if default is None else {"default": default})
+    return schema | {"description": str(setting.meaning)} | ({} if default is None else {"default": default})

@@ -75,7 +75,7 @@ class ProfileClaims(DistinctItems):
         return entries
 
 
-def profile_claims(own: Mapping[str, object]) -> dict[str, Source]:
+def profile_claims(tenant_settings: Mapping[str, object]) -> dict[str, Source]:
     """Return the standard claims that the settings of a tenant map, with their sources, without entries of a newer release."""
-    matches = map(_ENTRY.fullmatch, cast(list[str], own.get("profile_claims") or []))
+    matches = map(_ENTRY.fullmatch, cast(list[str], tenant_settings.get("profile_claims") or []))
     return {match["claim"]: Source(match["field"], match["key"]) for match in matches if match is not None}

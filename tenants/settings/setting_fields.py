@@ -31,8 +31,8 @@ class Pattern(Text):
         return data
 
     def openapi(self) -> dict[str, object]:
-        found: dict[str, object] = {"type": "string", "pattern": f"^(?:{self.pattern})$"}
-        return found | ({"format": self.form} if self.form else {})
+        schema: dict[str, object] = {"type": "string", "pattern": f"^(?:{self.pattern})$"}
+        return schema | ({"format": self.form} if self.form else {})
 
 
 class ClaimName(Pattern):

@@ -11,19 +11,22 @@ from tenants.settings.page_addresses import Place, origin_of
 
 
 def defaults(
-    own: Mapping[str, object], *, tenant_name: str = "", slug: str = "", domain: str | None = None
+    tenant_settings: Mapping[str, object], *, tenant_name: str = "", slug: str = "", domain: str | None = None
 ) -> dict[str, object]:
-    """Return every setting with the value that applies while the tenant has not set it; `own` is what it has set."""
-    place = Place(slug, domain)
-    return {name: setting.default.of(own, tenant_name, place) for name, setting in SETTINGS.items()}
+    """Return every setting with its default, which may depend on `tenant_settings`: those that the tenant has set."""
+    location = Place(slug, domain)
+    return {name: setting.default.of(tenant_settings, tenant_name, location) for name, setting in SETTINGS.items()}
 
 
 def effective(
-    own: Mapping[str, object], *, tenant_name: str = "", slug: str = "", domain: str | None = None
+    tenant_settings: Mapping[str, object], *, tenant_name: str = "", slug: str = "", domain: str | None = None
 ) -> EffectiveSettings:
-    """Return every setting with the value that applies: `own`, what the tenant has set, or the default."""
-    found = defaults(own, tenant_name=tenant_name, slug=slug, domain=domain)
-    values = cast(EffectiveSettings, found | {name: own[name] for name in SETTINGS if own.get(name) is not None})
+    """Return every setting with the value that applies: the one in `tenant_settings`, or the default."""
+    default_values = defaults(tenant_settings, tenant_name=tenant_name, slug=slug, domain=domain)
+    values = cast(
+        EffectiveSettings,
+        default_values | {name: tenant_settings[name] for name in SETTINGS if tenant_settings.get(name) is not None},
+    )
     if domain:
         # The hosted pages are there: a list without it would let users enroll passkeys nowhere.
         values["webauthn_origins"] = list(dict.fromkeys([*values["webauthn_origins"], origin_of(domain)]))
@@ -31,9 +34,9 @@ def effective(
 
 
 def merged(
-    before: Mapping[str, object], stated: Mapping[str, object], *, by_operator: bool = True
+    before: Mapping[str, object], changes: Mapping[str, object], *, by_operator: bool = True
 ) -> dict[str, object]:
-    """Return the settings `before` with the changes in `stated`; null restores the default.
+    """Return the settings `before` with the `changes`; null restores the default.
 
     A setting that a newer release has stored stays as it is. A tenant's own admin cannot go beyond what the platform, or
     an operator, allows: otherwise a tenant could keep stolen tokens alive or use up the platform's messages.
@@ -41,8 +44,8 @@ def merged(
     Raises ValidationFailed, which names every unknown setting and every invalid value.
     """
     problems: dict[str, list[str]] = {}
-    after = {name: value for name, value in before.items() if name not in stated}
-    for name, value in stated.items():
+    after = {name: value for name, value in before.items() if name not in changes}
+    for name, value in changes.items():
         if name not in SETTINGS:
             problems[f"settings.{name}"] = ["There is no such setting."]
         elif SETTINGS[name].operators_only and not by_operator:
@@ -66,14 +69,14 @@ def merged(
     return after
 
 
-def names_in(own: Mapping[str, object], setting: str) -> list[str]:
+def names_in(tenant_settings: Mapping[str, object], setting: str) -> list[str]:
     """Return the entries of a list that a tenant has set, without computing the other settings."""
-    return cast(list[str], own.get(setting) or [])
+    return cast(list[str], tenant_settings.get(setting) or [])
 
 
 def _beyond(name: str, value: object, before: Mapping[str, object]) -> str:
     """Return what is wrong with a value beyond the platform's and the present one, or an empty string."""
-    allowed = [cast(Mapping[str, object], effective(own))[name] for own in ({}, before)]
+    allowed = [cast(Mapping[str, object], effective(tenant_settings))[name] for tenant_settings in ({}, before)]
     if isinstance(value, int):
         most = max(limit for limit in allowed if isinstance(limit, int))
         return "" if value <= most else f"Send at most {most}: only an operator can set a longer lifetime."
@@ -88,5 +91,5 @@ def _messages(detail: object) -> list[str]:
     """Return the different messages about a value and its entries."""
     if not isinstance(detail, dict | list):
         return [str(detail)]
-    found = detail.values() if isinstance(detail, dict) else detail
-    return list(dict.fromkeys(message for inner in found for message in _messages(inner)))
+    details = detail.values() if isinstance(detail, dict) else detail
+    return list(dict.fromkeys(message for inner in details for message in _messages(inner)))

@@ -40,7 +40,7 @@ def serve(database: str) -> None:
 def _run(asked: dict[str, Any], writing: int) -> None:
     from django.core.management import CommandError, call_command
 
-    from tenants import steps
+    from tenants import job_steps
 
     if asked.get("database"):
         from django.conf import settings
@@ -56,7 +56,7 @@ def _run(asked: dict[str, Any], writing: int) -> None:
         # More than an exit code can be.
         os._exit(response.status_code // 100 * 10 + response.status_code % 100)
     if asked["kill_after"]:
-        steps.completed = lambda step: os._exit(9) if step == asked["kill_after"] else None
+        job_steps.completed = lambda step: os._exit(9) if step == asked["kill_after"] else None
     code, said = 0, io.StringIO()
     try:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):

@@ -103,14 +103,14 @@ def test_set_in_bucket_is_checked_and_restored(two: Two, storage: Storage, tmp_p
     said = back_up(storage, acme, zephyr, test=2)
     found = storage.newest()
     files = [LIST, "global.backup", *(f"tenant-{tenant.id}.backup" for tenant in two)]
-    assert storage.names() == sorted(f"identity/daily/{found.place.name}/{name}" for name in files)
+    assert storage.names() == sorted(f"identity/daily/{found.location.name}/{name}" for name in files)
     assert said.count("was restored into a copy") == 2
-    assert f"{storage.url}/{found.place.name} has 2 tenants" in said
-    assert "No problems found." in run_command("check_backup", str(found.place), test=1, max_age=1)
+    assert f"{storage.url}/{found.location.name} has 2 tenants" in said
+    assert "No problems found." in run_command("check_backup", str(found.location), test=1, max_age=1)
     acme.register()
-    run_command("restore_tenants", str(found.place), *only(acme), yes=True)
+    run_command("restore_tenants", str(found.location), *only(acme), yes=True)
     assert people(acme) == kept
-    run_command("extract_global_backup", str(found.place), str(tmp_path / "global.dump"))
+    run_command("extract_global_backup", str(found.location), str(tmp_path / "global.dump"))
     assert (tmp_path / "global.dump").read_bytes()[:5] == b"PGDMP"
 
 
@@ -120,7 +120,7 @@ def test_lost_tenant_is_restored_from_bucket(two: Two, storage: Storage) -> None
     back_up(storage, acme, zephyr, test=0)
     drop_database(acme)
     check_tenants(acme.slug, repair=True, yes=True)
-    said = run_command("restore_tenants", str(storage.newest().place), lost=True, yes=True)
+    said = run_command("restore_tenants", str(storage.newest().location), lost=True, yes=True)
     assert said.endswith("1 of 1 tenant restored.\n")
     assert people(acme) == kept
 
@@ -141,7 +141,7 @@ def test_changed_object_is_noticed(two: Two, storage: Storage, how: str) -> None
     assert code == 1
     assert ("was altered" if how == "altered" else "cannot be read: No such file") in said
     before = people(tenant)
-    assert code_of("restore_tenants", str(storage.newest().place), all=True, yes=True)[0] == 1
+    assert code_of("restore_tenants", str(storage.newest().location), all=True, yes=True)[0] == 1
     assert people(tenant) == before
 
 
@@ -159,7 +159,7 @@ def test_failed_backup_leaves_nothing_in_bucket(two: Two, storage: Storage) -> N
 def test_killed_backup_is_no_set(two: Two, storage: Storage, monkeypatch: Any) -> None:
     tenant = two[0]
     back_up(storage, tenant, test=0)
-    whole = storage.newest().place.name
+    whole = storage.newest().location.name
     monkeypatch.setenv("AWS_ENDPOINT_URL", storage.root.rpartition("/")[0])
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "key")
@@ -168,7 +168,7 @@ def test_killed_backup_is_no_set(two: Two, storage: Storage, monkeypatch: Any) -
     process.end()
     assert ended.code == 9
     (killed,) = {key.split("/")[2] for key in storage.names()} - {whole}
-    assert storage.newest().place.name == whole
+    assert storage.newest().location.name == whole
     code, said = code_of("check_backup", f"{storage.url}/{killed}")
     assert (code, said) == (2, f"{storage.url}/{killed} contains no backup set.")
 
@@ -176,10 +176,10 @@ def test_killed_backup_is_no_set(two: Two, storage: Storage, monkeypatch: Any) -
 def test_retention_keeps_newest_sets_in_bucket(two: Two, storage: Storage) -> None:
     tenant = two[0]
     back_up(storage, tenant, test=0)
-    first = storage.newest().place.name
+    first = storage.newest().location.name
     said = back_up(storage, tenant, test=0, keep=1)
     assert f"Removed {first}." in said
-    assert {key.split("/")[2] for key in storage.names()} == {storage.newest().place.name}
+    assert {key.split("/")[2] for key in storage.names()} == {storage.newest().location.name}
 
 
 class Flaky(ThreadingHTTPServer):

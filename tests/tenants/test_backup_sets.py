@@ -53,14 +53,14 @@ def back_up(parent: Path, *tenants: TestTenant, **options: Any) -> backup_lists.
 
 
 def folder_of(found: backup_lists.BackupSet) -> Path:
-    assert isinstance(found.place, FolderOfSet)
-    return found.place.path
+    assert isinstance(found.location, FolderOfSet)
+    return found.location.path
 
 
 def renamed(found: backup_lists.BackupSet) -> backup_lists.BackupSet:
     """Give a set the name of an earlier day, as its own command would have: the key is bound to the name."""
     folder = folder_of(found).with_name("platform-20200101T000000Z")
-    older = replace(found, place=FolderOfSet(folder))
+    older = replace(found, location=FolderOfSet(folder))
     folder_of(found).rename(folder)
     (folder / LIST).write_bytes(backup_lists.signed(older))
     return older
@@ -205,7 +205,7 @@ def test_old_backup_is_a_problem(tenant: TestTenant, tmp_path: Path) -> None:
 def test_future_set_does_not_remove_the_new_one(tenant: TestTenant, tmp_path: Path) -> None:
     first = back_up(tmp_path, tenant, test=0)
     folder = folder_of(first).with_name("platform-20990101T000000Z")
-    late = replace(first, place=FolderOfSet(folder), started="2099-01-01T00:00:00+00:00")
+    late = replace(first, location=FolderOfSet(folder), started="2099-01-01T00:00:00+00:00")
     folder_of(first).rename(folder)
     (folder / LIST).write_bytes(backup_lists.signed(late))
     code, said = code_of("check_backup", str(folder), max_age=26)
@@ -230,7 +230,7 @@ def test_backup_of_one_does_not_hide_others(two: Two, tmp_path: Path) -> None:
     # An older one of all tenants is what counts.
     whole = renamed(replace(found, whole=True))
     back_up(tmp_path, zephyr, test=0)
-    assert f"{whole.place} of" in run_command("check_backup", str(tmp_path))
+    assert f"{whole.location} of" in run_command("check_backup", str(tmp_path))
 
 
 def test_tenant_that_fails_is_left_out_and_keeps_its_last_backup(two: Two, tmp_path: Path) -> None:

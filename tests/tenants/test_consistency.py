@@ -137,7 +137,7 @@ def without_foreign_key(tenant: TestTenant, table: str, statement: str) -> None:
 @contextmanager
 def restored_global_database(found: backup_lists.BackupSet, folder: Path) -> Iterator[AnotherProcess]:
     """A process of the platform whose global database is that of the set, with the tenants' databases as they are."""
-    run_command("extract_global_backup", str(found.place), str(folder / "global.dump"))
+    run_command("extract_global_backup", str(found.location), str(folder / "global.dump"))
     name = f"restored_{uuid4().hex[:8]}"
     with servers.maintenance(main_server()) as raw:
         raw.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))

@@ -13,7 +13,7 @@ import pytest
 from django.core.management import CommandError
 from django.db import connections
 
-from tenants import steps
+from tenants import job_steps
 from tenants.consistency import repairs
 from tenants.copies import databases
 from tenants.database_servers import servers
@@ -238,7 +238,7 @@ def at_the_step(step: str, act: Callable[[], object]) -> Iterator[None]:
             with ThreadPoolExecutor(1) as pool:
                 pool.submit(_and_hang_up, act).result()
 
-    with steps.observed_by(listen):
+    with job_steps.observed_by(listen):
         yield
 
 

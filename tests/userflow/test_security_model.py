@@ -13,8 +13,8 @@ END = "<!-- actions: end -->"
 def action_table() -> str:
     """Return the table of the page, generated from the action table."""
     rows = [
-        f"| {needs.summary} | {_yes(needs.proof)} | {_yes(needs.rank)} | {_yes(needs.clients)} |"
-        for needs in REQUIREMENTS.values()
+        f"| {row.summary} | {_yes(row.needs_proof)} | {_yes(row.rank)} | {_yes(row.clients)} |"
+        for row in REQUIREMENTS.values()
     ]
     return "\n".join(
         ["| action | proof in the request | rank | applications by scope |", "|---|---|---|---|", *rows, ""]

@@ -37,8 +37,8 @@ def grant_types_in_force(stored: Sequence[str], *, type_: str, scopes: Collectio
     """
     if stored:
         return tuple(stored)
-    own = (CLIENT_CREDENTIALS,) if type_ == CONFIDENTIAL and scopes else ()
-    return (AUTHORIZATION_CODE, REFRESH_TOKEN, *own)
+    machine_grant_types = (CLIENT_CREDENTIALS,) if type_ == CONFIDENTIAL and scopes else ()
+    return (AUTHORIZATION_CODE, REFRESH_TOKEN, *machine_grant_types)
 
 
 class Registered(Protocol):

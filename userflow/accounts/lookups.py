@@ -20,9 +20,9 @@ def must_exist(user_ids: Iterable[UUID]) -> None:
 
     The others are locked against erasure until the transaction ends.
     """
-    wanted = set(user_ids)
-    found = EndUser.objects.filter(pk__in=wanted).order_by("pk").select_for_update(no_key=True)
-    missing = wanted - set(found.values_list("pk", flat=True))
+    distinct_ids = set(user_ids)
+    users = EndUser.objects.filter(pk__in=distinct_ids).order_by("pk").select_for_update(no_key=True)
+    missing = distinct_ids - set(users.values_list("pk", flat=True))
     if missing:
         raise UnknownUsers(details={"user_ids": [f"No user has the id {user_id}." for user_id in sorted(missing)]})
 
@@ -51,9 +51,9 @@ def find_admin_user(*, user_id: UUID, within: UUID | None, lock: bool = False) -
 
     `lock` locks the row until the caller's transaction ends.
     """
-    found = AdminUser.objects.prefetch_related("roles").filter(pk=user_id)
+    users = AdminUser.objects.prefetch_related("roles").filter(pk=user_id)
     if lock:
-        found = found.select_for_update(of=("self",), no_key=True)
+        users = users.select_for_update(of=("self",), no_key=True)
     if within is not None:
-        found = found.filter(tenant_id=within)
-    return first_or(found, UnknownUser)
+        users = users.filter(tenant_id=within)
+    return first_or(users, UnknownUser)

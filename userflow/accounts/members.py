@@ -35,10 +35,10 @@ def page_of_members(members: Members, *, holder: UUID, page: int, limit: int, cu
     `members` are all of its rows, `holder` is its id. The page is the one that a cursor names, or else by number.
     Raises CursorInvalid.
     """
-    asked = orjson.dumps([members.model._meta.label, current_tenant().tenant_id, holder])
+    list_key = orjson.dumps([members.model._meta.label, current_tenant().tenant_id, holder])
     start, total = offset(page, limit), None
     if cursor is not None:
-        after = read_cursor(cursor, key=keys.platform_key(), asked=asked)
+        after = read_cursor(cursor, key=keys.platform_key(), list_id=list_key)
         page = after.page
         rows = _read(_behind(members, after).order_by(*_NEWEST)[: limit + 1])
     elif start < _FAR:
@@ -46,13 +46,13 @@ def page_of_members(members: Members, *, holder: UUID, page: int, limit: int, cu
         if len(rows) <= limit and (rows or not start):
             total = start + len(rows)
     else:
-        total = total_of(asked, members.count)
+        total = total_of(list_key, members.count)
         rows = _far(members, start, limit + 1, total)
     following = None
     if len(rows) > limit:
         last = rows[limit - 1]
         position = Position(last["created_at"], UUID(int=last["pk"]), page + 1)
-        following = write_cursor(position, key=keys.platform_key(), asked=asked)
+        following = write_cursor(position, key=keys.platform_key(), list_id=list_key)
     shown = [
         {
             "id": row["user_id"],
@@ -63,7 +63,7 @@ def page_of_members(members: Members, *, holder: UUID, page: int, limit: int, cu
         }
         for row in rows[:limit]
     ]
-    return Page(shown, page, limit, total_of(asked, members.count) if total is None else total, following)
+    return Page(shown, page, limit, total_of(list_key, members.count) if total is None else total, following)
 
 
 def _behind(members: Members, after: Position) -> Members:
@@ -76,8 +76,8 @@ def _far(members: Members, start: int, limit: int, total: int) -> list[dict[str,
         return []
     part = far_slice(start, limit, total)
     ordered = members.order_by(*(_OLDEST if part.backwards else _NEWEST))
-    found = list(ordered.values_list("pk", flat=True)[part.offset : part.offset + part.limit])
-    return _read(members.filter(pk__in=found).order_by(*_NEWEST))
+    ids = list(ordered.values_list("pk", flat=True)[part.offset : part.offset + part.limit])
+    return _read(members.filter(pk__in=ids).order_by(*_NEWEST))
 
 
 def _read(members: Members) -> list[dict[str, Any]]:

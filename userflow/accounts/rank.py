@@ -87,5 +87,7 @@ def reach_of_user(user: Account) -> Reach:
     direct = RoleBinding.objects.filter(user=user.pk).values("role_id")
     carried = Group.roles.through.objects.filter(group__memberships__user=user.pk).values("role_id")
     roles = Role.objects.filter(Q(pk__in=direct) | Q(pk__in=carried))
-    permissions = frozenset(permission for held in roles.values_list("permissions", flat=True) for permission in held)
+    permissions = frozenset(
+        permission for granted in roles.values_list("permissions", flat=True) for permission in granted
+    )
     return Reach(permissions.difference(SELF_PERMISSIONS))

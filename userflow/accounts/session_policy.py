@@ -47,13 +47,13 @@ def session_limits(kind: str, tenant_settings: Mapping[str, object]) -> SessionL
             return SessionLimits(settings.OPERATOR_SESSION_IDLE_SECONDS, settings.OPERATOR_SESSION_SECONDS)
         case principals.ADMIN:
             idle, absolute = settings.ADMIN_SESSION_IDLE_SECONDS, settings.ADMIN_SESSION_SECONDS
-            own = ("admin_session_idle_seconds", "admin_session_seconds")
+            setting_names = ("admin_session_idle_seconds", "admin_session_seconds")
         case _:
             idle, absolute = settings.REFRESH_TOKEN_SECONDS, settings.SESSION_SECONDS
-            own = ("refresh_token_seconds", "session_seconds")
+            setting_names = ("refresh_token_seconds", "session_seconds")
     return SessionLimits(
-        min(idle, int(str(tenant_settings.get(own[0], idle)))),
-        min(absolute, int(str(tenant_settings.get(own[1], absolute)))),
+        min(idle, int(str(tenant_settings.get(setting_names[0], idle)))),
+        min(absolute, int(str(tenant_settings.get(setting_names[1], absolute)))),
     )
 
 

@@ -31,14 +31,14 @@ def create_admin_role(*, name: str, permissions: Collection[str], by: Principal)
     """Create a role. Raises NotAllowed (the caller is no operator), ValidationFailed, RoleNameTaken, GrantsMoreThanHeld,
     InsufficientAuthentication.
     """
-    wanted = _grantable(permissions, by)
+    grantable = _grantable(permissions, by)
     if _NAME.fullmatch(name) is None:
         text = "Use a-z, 0-9 and dashes, no dash at either end, and at most 63 characters."
         raise ValidationFailed(details={"name": [text]})
-    role = AdminRole(name=name, permissions=wanted)
+    role = AdminRole(name=name, permissions=grantable)
     with unique_or(RoleNameTaken), transaction.atomic():
         role.save(force_insert=True)
-        record_for_platform("admin_role.created", target=(_TARGET, role.pk), details={"permissions": wanted})
+        record_for_platform("admin_role.created", target=(_TARGET, role.pk), details={"permissions": grantable})
     return role
 
 
@@ -50,17 +50,17 @@ def update_admin_role(
     Raises NotAllowed (the caller is no operator), ValidationFailed, UnknownAdminRole, BuiltInAdminRole, GrantsMoreThanHeld (for
     permissions that the role gets or has), InsufficientAuthentication.
     """
-    wanted = _grantable(permissions, by)
+    grantable = _grantable(permissions, by)
     with transaction.atomic():
         role = _locked(role_id, by)
         check()
-        if set(wanted) & set(OPERATOR_PERMISSIONS) and _is_of_a_tenant(role):
+        if set(grantable) & set(OPERATOR_PERMISSIONS) and _is_of_a_tenant(role):
             raise ValidationFailed(details={"permissions": [_OF_A_TENANT]})
         details = {
-            "added": sorted(set(wanted) - set(role.permissions)),
-            "removed": sorted(set(role.permissions) - set(wanted)),
+            "added": sorted(set(grantable) - set(role.permissions)),
+            "removed": sorted(set(role.permissions) - set(grantable)),
         }
-        role.permissions = wanted
+        role.permissions = grantable
         role.save(update_fields=["permissions"])
         record_for_platform("admin_role.updated", target=(_TARGET, role.pk), details=details)
     return role

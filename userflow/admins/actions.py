@@ -110,17 +110,17 @@ def grantable_roles(names: Iterable[str], tenant_id: UUID | None, by: Principal 
 
     Raises UnknownRole (also an operators' role for a tenant), GrantsMoreThanHeld.
     """
-    wanted = set(names)
-    found = list(AdminRole.objects.filter(name__in=wanted))
-    if len(found) != len(wanted):
-        missing = sorted(wanted - {role.name for role in found})
+    distinct_names = set(names)
+    roles = list(AdminRole.objects.filter(name__in=distinct_names))
+    if len(roles) != len(distinct_names):
+        missing = sorted(distinct_names - {role.name for role in roles})
         raise UnknownRole(details={"roles": [f"Role {name!r} does not exist." for name in missing]})
-    permissions = {permission for role in found for permission in role.permissions}
+    permissions = {permission for role in roles for permission in role.permissions}
     if tenant_id is not None and permissions & set(OPERATOR_PERMISSIONS):
         raise UnknownRole(details={"roles": ["This role is for operators only."]})
     if by is not None and not permissions <= by.permissions:
         raise GrantsMoreThanHeld
-    return found
+    return roles
 
 
 def hold_roles(roles: Sequence[AdminRole]) -> None:
@@ -143,12 +143,12 @@ def list_admin_users(
 
     `username` matches exactly, `email` a part of the address, both case-insensitively.
     """
-    found = filtered(AdminUser.objects.prefetch_related("roles"), tenant_id=tenant_id)
+    users = filtered(AdminUser.objects.prefetch_related("roles"), tenant_id=tenant_id)
     if username is not None:
-        found = found.filter(username_is(username))
+        users = users.filter(username_is(username))
     if email is not None:
-        found = found.filter(email_key__contains=email.lower())
-    return page_of(found.order_by("-created_at", "id"), page, limit)
+        users = users.filter(email_key__contains=email.lower())
+    return page_of(users.order_by("-created_at", "id"), page, limit)
 
 
 def update_admin_user(
@@ -168,8 +168,8 @@ def update_admin_user(
     (one's own address).
     """
     changes = dict(changes)
-    own = by.is_admin and by.id == user_id
-    proven = own and changes.get("email", by.user["email"]) != by.user["email"]
+    is_own = by.is_admin and by.id == user_id
+    proven = is_own and changes.get("email", by.user["email"]) != by.user["email"]
     if proven:
         require_assurance(Action.CHANGE_OWN_EMAIL, by)
         if email_key(changes["email"]) != email_key(by.user["email"]):
@@ -181,7 +181,7 @@ def update_admin_user(
         check()
         if roles is not None and set(roles) != {role.name for role in user.roles.all()}:
             require_assurance(Action.GRANT_ROLES, by)
-        if not own and changes.get("email", user.email) != user.email:
+        if not is_own and changes.get("email", user.email) != user.email:
             require_assurance(Action.CHANGE_EMAIL_OF_OTHERS, by)
         must_outrank(by, user)
         granted = None if roles is None else grantable_roles(roles, user.tenant_id, by)
@@ -189,30 +189,30 @@ def update_admin_user(
             changes["username"] = _composed_username(changes["username"])
         username, email = changes.get("username", user.username), changes.get("email", user.email)
         _reject_foreign_address(username, email)
-        if own and email != user.email:
+        if is_own and email != user.email:
             if not proven:  # the address has changed since the token was checked
                 raise proof_missing()
             require_active_session(ADMINS, by)
         if granted is not None and user.active and _managing_role(user) not in {role.name for role in granted}:
             _require_other_admin(user)
-        asked = sorted([*changes, *(["roles"] if roles is not None else [])])
-        _apply(user, changes, keep=by.session_id if own else None)
+        changed_fields = sorted([*changes, *(["roles"] if roles is not None else [])])
+        _apply(user, changes, keep=by.session_id if is_own else None)
         if granted is not None:
             _assign(user, granted)
-        ADMINS.record_about(user, "admin_user.updated", {"changed": asked})
+        ADMINS.record_about(user, "admin_user.updated", {"changed": changed_fields})
     return find_admin_user(user_id=user_id, within=by.tenant_id)
 
 
 def _apply(user: AdminUser, changes: dict[str, Any], *, keep: UUID | None) -> None:
     """Store changes of a locked user; `keep` is the session that goes on when the address changes."""
-    moves = email_key(changes.get("email", user.email)) != user.email_key
-    if moves:
+    address_changes = email_key(changes.get("email", user.email)) != user.email_key
+    if address_changes:
         _change_address(user, changes, keep=keep)
     for name, value in changes.items():
         setattr(user, name, value)
     # Only these fields: a concurrent change of password, factors or activity must not be undone.
     _save(user, update_fields=[*changes, "email_key", "updated_at"])
-    if moves:
+    if address_changes:
         # Password reset links were sent to the old address.
         tickets.end_tickets(ADMINS, user.pk, purposes=[tickets.PASSWORD_RESET])
     if "email_verified_at" in changes:
@@ -225,12 +225,12 @@ def _change_address(user: AdminUser, changes: dict[str, Any], *, keep: UUID | No
     It applies at once, unverified. For a user with a factor it applies only once it is verified: what a factor protects
     must not pass to an unverified address. The old address gets a link that undoes the change.
     """
-    wanted = changes["email"]
-    reject_reserved_address(email_key(wanted))
+    new_email = changes["email"]
+    reject_reserved_address(email_key(new_email))
     admin_proofs.limit_changes(user.pk)
     pending = bool(user.mfa_methods)
     undo.offer_undo(ADMINS, user, lookup.find(user.tenant_id) if user.tenant_id else None, pending=pending)
-    admin_proofs.start_admin_proof(user, wanted, keep=keep)
+    admin_proofs.start_admin_proof(user, new_email, keep=keep)
     if pending:
         del changes["email"]
     else:

@@ -64,13 +64,13 @@ class AdminUserViewSet(ApiViewSet):
         An operator without `tenant_id` creates another operator. The caller must hold every permission of the roles.
         """
         fields = self.valid(serializers.AdminUserIn)
-        stated = fields.pop("tenant_id", None)
+        given_tenant_id = fields.pop("tenant_id", None)
         by = principal_at(request)
-        if stated is None and by.tenant_id is None and "HTTP_X_TENANT_ID" in request.META:
+        if given_tenant_id is None and by.tenant_id is None and "HTTP_X_TENANT_ID" in request.META:
             # Ignoring the header would create an operator, but the caller most likely means an admin of that tenant.
             says = "Send tenant_id in the body; this endpoint ignores the header."
             raise ValidationFailed(details={"tenant_id": [says]})
-        fields["tenant_id"] = tenant_at(request, stated) if stated or by.tenant_id else None
+        fields["tenant_id"] = tenant_at(request, given_tenant_id) if given_tenant_id or by.tenant_id else None
         user, ticket = actions.create_admin_user(**fields, by=by)
         return Response(serializers.record(user), status=201, headers={**NO_STORE, **ticket_header(ticket)})
 
@@ -85,10 +85,10 @@ class AdminUserViewSet(ApiViewSet):
 
         Newest first. An operator without `tenant_id` gets those of the whole platform.
         """
-        asked = self.valid_query(serializers.AdminListQuery)
-        tenant_id = tenant_or_platform_at(request, asked.pop("tenant_id", None))
-        found = actions.list_admin_users(tenant_id=tenant_id, **asked)
-        return Response({"items": [serializers.profile(user) for user in found.rows], **found.totals()})
+        query = self.valid_query(serializers.AdminListQuery)
+        tenant_id = tenant_or_platform_at(request, query.pop("tenant_id", None))
+        page = actions.list_admin_users(tenant_id=tenant_id, **query)
+        return Response({"items": [serializers.profile(user) for user in page.rows], **page.totals()})
 
     @endpoint(id="getCurrentAdminUser", returns={200: serializers.AdminUserDetailOut})
     def me(self, request: Request) -> Response:
@@ -119,12 +119,12 @@ class AdminUserViewSet(ApiViewSet):
 
         Only the fields in the body change; `roles` replaces all. The caller's own new `email` needs a proof.
         """
-        asked = self.valid(serializers.AdminUserChanges)
+        fields = self.valid(serializers.AdminUserChanges)
         user = actions.update_admin_user(
             user_id=id_or(user_id, UnknownUser),
             by=principal_at(request),
-            changes=without_proof(asked),
-            proof=proof_in(asked),
+            changes=without_proof(fields),
+            proof=proof_in(fields),
         )
         return Response(serializers.profile(user))
 
@@ -153,8 +153,8 @@ class AdminUserViewSet(ApiViewSet):
 
         Deactivating ends all sessions. The caller and the last active admin of a tenant cannot be deactivated.
         """
-        asked = self.valid(serializers.AdminActiveIn)
-        return self._activity(request, asked["user_id"], active=asked["active"])
+        fields = self.valid(serializers.AdminActiveIn)
+        return self._activity(request, fields["user_id"], active=fields["active"])
 
     def _activity(self, request: Request, user_id: UUID, *, active: bool) -> Response:
         user = actions.set_admin_active(user_id=user_id, active=active, by=principal_at(request))

@@ -95,17 +95,17 @@ def _page(
 ) -> tuple[list[dict[str, object]], int | None]:
     events = _of_time(filtered(events, id__lt=before), filters)
     runs = _runs(events, filters)
-    found = [_matching(run, filters) for run in runs]
+    matching = [_matching(run, filters) for run in runs]
     ends = []
     if _leaves_out(filters):
         ends = [run.order_by("-id").values("id")[READ_AT_MOST - 1 : READ_AT_MOST] for run in runs]
         floors = [Coalesce(Subquery(end), Value(0)) for end in ends]
-        found = [each.filter(id__gte=Greatest(*floors) if len(floors) > 1 else floors[0]) for each in found]
+        matching = [run.filter(id__gte=Greatest(*floors) if len(floors) > 1 else floors[0]) for run in matching]
     if filters.person is not None:
         # Its own events are in both runs.
-        found[1] = found[1].exclude(target_id=filters.person)
+        matching[1] = matching[1].exclude(target_id=filters.person)
     # One extra row tells whether there is a next page.
-    pages = [each.order_by("-id").values()[: limit + 1] for each in found]
+    pages = [run.order_by("-id").values()[: limit + 1] for run in matching]
     rows = list(pages[0] if len(pages) == 1 else pages[0].union(*pages[1:], all=True).order_by("-id")[: limit + 1])
     if len(rows) > limit:
         return [dict(row) for row in rows[:limit]], rows[limit - 1]["id"]
@@ -136,13 +136,13 @@ def _runs(events: Events, filters: Filters) -> list[Events]:
 
 def _leaves_out(filters: Filters) -> bool:
     """Return whether a page can leave out events of its runs."""
-    named = [filters.target, filters.actor, filters.action]
-    several = sum(value is not None for value in named) > 1
+    exact_filters = [filters.target, filters.actor, filters.action]
+    several = sum(value is not None for value in exact_filters) > 1
     return several or filters.hides_views or any((filters.person, filters.since, filters.until))
 
 
 def _matching(events: Events, filters: Filters) -> Events:
-    found = filtered(
+    matching = filtered(
         events,
         actor_id=filters.actor,
         action=filters.action,
@@ -151,8 +151,8 @@ def _matching(events: Events, filters: Filters) -> Events:
         at__lt=filters.until,
     )
     if filters.hides_views:
-        found = found.exclude(reduce(or_, (Q(action__endswith=ending) for ending in VIEWS)))
-    return found
+        matching = matching.exclude(reduce(or_, (Q(action__endswith=ending) for ending in VIEWS)))
+    return matching
 
 
 def export_events(
@@ -170,11 +170,11 @@ def export_events(
     `to_operator` as in `page_of_events`.
     Raises UnknownTenant, TenantSuspended, TenantBusy.
     """
-    own = tenant_id is not None and trail == TENANT
-    target = ("tenant", tenant_id) if own else ("trail", PLATFORM)
+    is_tenant_trail = tenant_id is not None and trail == TENANT
+    target = ("tenant", tenant_id) if is_tenant_trail else ("trail", PLATFORM)
     record_for_platform("audit.exported", tenant_id=tenant_id, target=target)
     last = 0
-    while rows := _exported(tenant_id, filters, last, purpose if own else None, to_operator):
+    while rows := _exported(tenant_id, filters, last, purpose if is_tenant_trail else None, to_operator):
         yield from (visible_event(row, to_operator=to_operator) for row in rows)
         last = rows[-1]["id"]
 
@@ -192,7 +192,7 @@ def _exported(
 
 
 def _after(last: int, events: Events, filters: Filters) -> Sequence[dict[str, Any]]:
-    found = _matching(_of_time(events.filter(id__gt=last), filters), filters)
+    matching = _matching(_of_time(events.filter(id__gt=last), filters), filters)
     if filters.person is not None:
-        found = found.filter(Q(target_id=filters.person) | Q(actor_id=filters.person))
-    return [dict(row) for row in found.order_by("id").values()[:EXPORTED_AT_ONCE]]
+        matching = matching.filter(Q(target_id=filters.person) | Q(actor_id=filters.person))
+    return [dict(row) for row in matching.order_by("id").values()[:EXPORTED_AT_ONCE]]

@@ -24,26 +24,26 @@ class AuditViewSet(ApiViewSet):
         platform's events about their tenant; `actor_id` and `address` of operators are empty for them. An operator without
         `tenant_id` reads the platform's log.
         """
-        asked = self.valid_query(serializers.AuditQuery)
+        query = self.valid_query(serializers.AuditQuery)
         caller = principal_at(request)
-        tenant_id = tenant_or_platform_at(request, asked.get("tenant_id"))
-        trail = asked.get("trail") or (TENANT if tenant_id else PLATFORM)
+        tenant_id = tenant_or_platform_at(request, query.get("tenant_id"))
+        trail = query.get("trail") or (TENANT if tenant_id else PLATFORM)
         if trail == TENANT and tenant_id is None:
             tenant_id = tenant_at(request)
         filters = Filters(
-            actor=asked.get("actor"),
-            action=asked.get("action"),
-            target=asked.get("target"),
-            since=asked.get("from"),
-            until=asked.get("to"),
+            actor=query.get("actor"),
+            action=query.get("action"),
+            target=query.get("target"),
+            since=query.get("from"),
+            until=query.get("to"),
         )
         rows, next_cursor = actions.page_of_events(
             tenant_id=tenant_id,
             trail=trail,
-            limit=asked["limit"],
+            limit=query["limit"],
             filters=filters,
-            before=asked.get("cursor"),
+            before=query.get("cursor"),
             purpose=reading(caller),
             to_operator=caller.kind == OPERATOR,
         )
-        return Response({"events": rows, "limit": asked["limit"], "next_cursor": next_cursor})
+        return Response({"events": rows, "limit": query["limit"], "next_cursor": next_cursor})

@@ -24,9 +24,9 @@ LIGHT: Final = Theme("light", "#f4f5f7", "#ffffff", "#ffffff", "#000000", "#1d4f
 DARK: Final = Theme("dark", "#0f1216", "#191d23", "#0f1216", "#ffffff", "#9db8ff")
 
 
-def contrast(one: str, other: str) -> float:
+def contrast(first: str, second: str) -> float:
     """Return the contrast ratio of two colors, 1 to 21 (WCAG 2.2, definition of contrast ratio)."""
-    low, high = sorted((_luminance(one), _luminance(other)))
+    low, high = sorted((_luminance(first), _luminance(second)))
     return (high + 0.05) / (low + 0.05)
 
 

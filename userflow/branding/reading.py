@@ -11,8 +11,8 @@ def find_branding() -> Branding:
 
 def find_logo() -> tuple[bytes, str, str] | None:
     """Return bytes, media type and digest of the logo of the entered tenant, or None without one."""
-    found = Branding.objects.exclude(logo=None).values_list("logo", "logo_type", "logo_digest").first()
-    return (bytes(found[0] or b""), found[1], found[2]) if found is not None else None
+    row = Branding.objects.exclude(logo=None).values_list("logo", "logo_type", "logo_digest").first()
+    return (bytes(row[0] or b""), row[1], row[2]) if row is not None else None
 
 
 def text_of(branding: Branding, name: str, language: str) -> str:

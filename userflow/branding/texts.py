@@ -22,8 +22,8 @@ def named_languages() -> list[tuple[str, str]]:
 
 def known_language(codes: Iterable[str]) -> str:
     """Return the language of the first code for which there is a catalogue, or ""."""
-    found = (to_locale(code[:35].lower()).partition("_")[0] for code in codes)
-    return next((language for language in found if language in LANGUAGES), "")
+    languages = (to_locale(code[:35].lower()).partition("_")[0] for code in codes)
+    return next((language for language in languages if language in LANGUAGES), "")
 
 
 def accepted_codes(header: str) -> list[str]:

@@ -62,9 +62,9 @@ def list_clients(
     *, tenant_id: UUID, page: int, limit: int, active: bool | None = None, name: str = "", tags: Sequence[str] = ()
 ) -> Page:
     """Return one page of a tenant's clients, newest first, with `name` in their name and all of the `tags`."""
-    named = Client.objects.filter(tenant_id=tenant_id, name__icontains=name, tags__contains=tags)
-    found = filtered(named, active=active)
-    return page_of(found.order_by("-created_at", "id"), page, limit)
+    matching = Client.objects.filter(tenant_id=tenant_id, name__icontains=name, tags__contains=tags)
+    clients = filtered(matching, active=active)
+    return page_of(clients.order_by("-created_at", "id"), page, limit)
 
 
 def find_client(*, tenant_id: UUID, client_id: UUID) -> Client:
@@ -151,7 +151,7 @@ def update_client(
         if stated_type not in (None, client.type):
             raise ValidationFailed(details={"type": ["The type of a client cannot be changed. Create a new client."]})
         if "scopes" in changes:
-            changes["scopes"] = granted(changes["scopes"], tenant_id=tenant_id, by=by, held=client.scopes)
+            changes["scopes"] = granted(changes["scopes"], tenant_id=tenant_id, by=by, held_scopes=client.scopes)
         before = copy(client)
         for field, value in changes.items():
             setattr(client, field, value)
@@ -305,26 +305,26 @@ def _record(action: str, client: Client, details: dict[str, object] | None = Non
     record_for_platform(action, tenant_id=client.tenant_id, target=("client", client.pk), details=details)
 
 
-def granted(scopes: Iterable[str], *, tenant_id: UUID, by: Principal, held: Iterable[str] = ()) -> list[str]:
+def granted(scopes: Iterable[str], *, tenant_id: UUID, by: Principal, held_scopes: Iterable[str] = ()) -> list[str]:
     """Return the sorted scopes, if the caller may grant those that the client does not hold yet.
 
     A scope is a platform permission that clients may hold, or a permission of one of the tenant's roles. The caller must
     hold it (`userflow.accounts.rank`). Raises ValidationFailed, GrantsMoreThanHeld.
     """
-    wanted = sorted(set(scopes))
-    new = set(wanted) - set(held)
-    platform = {scope for scope in new if scope.partition(":")[0] in PLATFORM_RESOURCES}
-    own = new - platform
-    wrong = sorted((platform - set(EVERY_PERMISSION)) | (platform & set(USERS_ONLY_PERMISSIONS)))
-    if own:
+    sorted_scopes = sorted(set(scopes))
+    new = set(sorted_scopes) - set(held_scopes)
+    platform_scopes = {scope for scope in new if scope.partition(":")[0] in PLATFORM_RESOURCES}
+    role_scopes = new - platform_scopes
+    wrong = sorted((platform_scopes - set(EVERY_PERMISSION)) | (platform_scopes & set(USERS_ONLY_PERMISSIONS)))
+    if role_scopes:
         with in_tenant(tenant_id, Purpose.READ):
             known = {
                 scope for permissions in Role.objects.values_list("permissions", flat=True) for scope in permissions
             }
-        wrong += sorted(own - known)
+        wrong += sorted(role_scopes - known)
     if wrong:
         # Repeat only well-formed names: a secret sent in the wrong field must not appear in the response.
         shown = [scope for scope in wrong if PERMISSION.fullmatch(scope)] or ["one of the scopes"]
         raise ValidationFailed(details={"scopes": [f"Unknown scope: {name}." for name in shown]})
     require_reach(by, Reach(frozenset(new)))
-    return wanted
+    return sorted_scopes

@@ -24,11 +24,11 @@ def matches(registered: Iterable[str], presented: str) -> bool:
 
     The port of http on loopback may differ (RFC 8252 section 7.3): a native application gets a free one from the system.
     """
-    stated = list(registered)
-    if presented in stated:
+    registered_uris = list(registered)
+    if presented in registered_uris:
         return True
     native = _without_port(presented)
-    return native is not None and any(native == _without_port(uri) for uri in stated)
+    return native is not None and any(native == _without_port(uri) for uri in registered_uris)
 
 
 def _without_port(uri: str) -> tuple[str, str] | None:

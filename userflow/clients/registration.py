@@ -154,20 +154,20 @@ def check_metadata(client: Client, before: Client | None = None) -> None:
     """
     for name in ("redirect_uris", "post_logout_redirect_uris", "grant_types", "audiences", "allowed_origins"):
         setattr(client, name, list(dict.fromkeys(getattr(client, name))))
-    held = before or Client()
+    stored = before or Client()
     problems: Problems = {
-        **_of_entries("redirect_uris", client.redirect_uris, problem_of_redirect_uri, held.redirect_uris),
+        **_of_entries("redirect_uris", client.redirect_uris, problem_of_redirect_uri, stored.redirect_uris),
         **_of_entries(
             "post_logout_redirect_uris",
             client.post_logout_redirect_uris,
             problem_of_redirect_uri,
-            held.post_logout_redirect_uris,
+            stored.post_logout_redirect_uris,
         ),
         **_of_entries("audiences", client.audiences, _problem_of_audience),
         **_of_entries("allowed_origins", client.allowed_origins, problem_of_origin),
         **_of_grant_types(client),
         **_of_credentials(client),
-        **problems_of_mutual_tls(client, held),
+        **problems_of_mutual_tls(client, stored),
         **_of_pages(client),
         **missing_settings(client),
     }
@@ -184,7 +184,7 @@ def check_metadata(client: Client, before: Client | None = None) -> None:
         ]
     if client.backchannel_logout_uri and (says := problem_of_server_address(client.backchannel_logout_uri)):
         problems["backchannel_logout_uri"] = [says]
-    if client.access_token_seconds is not None and client.access_token_seconds != held.access_token_seconds:
+    if client.access_token_seconds is not None and client.access_token_seconds != stored.access_token_seconds:
         longest = lookup.find(client.tenant_id).effective["access_token_seconds"]
         if client.access_token_seconds > longest:
             problems["access_token_seconds"] = [f"Send at most {longest}, the setting of the tenant."]
@@ -193,9 +193,9 @@ def check_metadata(client: Client, before: Client | None = None) -> None:
 
 
 def _of_entries(
-    field: str, entries: Iterable[str], problem_of: Callable[[str], str | None], held: Iterable[str] = ()
+    field: str, entries: Iterable[str], problem_of: Callable[[str], str | None], stored_entries: Iterable[str] = ()
 ) -> Problems:
-    known = set(held)
+    known = set(stored_entries)
     return {
         f"{field}[{n}]": [says]
         for n, entry in enumerate(entries)

@@ -42,11 +42,13 @@ class ClientViewSet(ApiViewSet):
         reading = self.action in ("list", "retrieve")
         return [needs("clients:read" if reading else "clients:write")()]
 
-    def named(self) -> Arguments:
+    def path_arguments(self) -> Arguments:
         """Return the tenant and the client of the path. Raises what `tenant_at` raises, and UnknownClient."""
         tenant_id = tenant_at(self.request, tenant_id_in_path(self.kwargs["tenant_id"]))
-        own = {"client_id": id_or(self.kwargs["client_id"], UnknownClient)} if "client_id" in self.kwargs else {}
-        return {"tenant_id": tenant_id, **own}
+        client_argument = (
+            {"client_id": id_or(self.kwargs["client_id"], UnknownClient)} if "client_id" in self.kwargs else {}
+        )
+        return {"tenant_id": tenant_id, **client_argument}
 
     @endpoint(
         id="listClients", query=serializers.ClientListQuery, returns={200: serializers.ClientListOut}, errors=TENANCY
@@ -56,9 +58,9 @@ class ClientViewSet(ApiViewSet):
 
         Applications of a tenant, newest first.
         """
-        found = actions.list_clients(**self.named(), **self.valid_query(serializers.ClientListQuery))
-        clients = [serializers.record(client) for client in found.rows]
-        return Response({"clients": clients, "pagination": found.totals()})
+        page = actions.list_clients(**self.path_arguments(), **self.valid_query(serializers.ClientListQuery))
+        clients = [serializers.record(client) for client in page.rows]
+        return Response({"clients": clients, "pagination": page.totals()})
 
     @endpoint(
         serializers.ClientIn,
@@ -73,8 +75,8 @@ class ClientViewSet(ApiViewSet):
         The response contains the secret of a confidential client; it is not shown again. The caller must hold the
         `scopes` of the client.
         """
-        named, fields = self.named(), self.valid(serializers.ClientIn)
-        client, secret = actions.create_client(by=principal_at(request), **named, **fields)
+        arguments, fields = self.path_arguments(), self.valid(serializers.ClientIn)
+        client, secret = actions.create_client(by=principal_at(request), **arguments, **fields)
         shown = {"client_secret": secret} if secret else {}
         return Response({**serializers.record(client), **shown}, status=201, headers=NO_STORE)
 
@@ -84,7 +86,7 @@ class ClientViewSet(ApiViewSet):
 
         The client without its secret.
         """
-        return Response(serializers.record(actions.find_client(**self.named())))
+        return Response(serializers.record(actions.find_client(**self.path_arguments())))
 
     @changing_endpoint(id="updateClient")
     def update(self, request: Request, tenant_id: str, client_id: str) -> Response:
@@ -92,8 +94,8 @@ class ClientViewSet(ApiViewSet):
 
         Only the fields in the body change. Changes that widen what the client can do need a recent sign-in.
         """
-        named, changes = self.named(), self.valid(serializers.ClientChanges)
-        changed = actions.update_client(**named, by=principal_at(request), changes=changes)
+        arguments, changes = self.path_arguments(), self.valid(serializers.ClientChanges)
+        changed = actions.update_client(**arguments, by=principal_at(request), changes=changes)
         return Response(serializers.record(changed))
 
     @changing_endpoint(id="patchClient")
@@ -115,9 +117,9 @@ class ClientViewSet(ApiViewSet):
 
         Its tokens end for good; its users stay. The default client cannot be deleted.
         """
-        named = self.named()
-        actions.delete_client(**named, by=principal_at(request))
-        return Response({"message": "The client is deleted.", "id": named["client_id"]})
+        arguments = self.path_arguments()
+        actions.delete_client(**arguments, by=principal_at(request))
+        return Response({"message": "The client is deleted.", "id": arguments["client_id"]})
 
     @endpoint(id="activateClient", returns={200: serializers.OAuthClientOut}, errors=ACTIVATING)
     def activate(self, request: Request, tenant_id: str, client_id: str) -> Response:
@@ -141,7 +143,7 @@ class ClientViewSet(ApiViewSet):
         return self._activity(active=False)
 
     def _activity(self, *, active: bool) -> Response:
-        changed = actions.set_client_active(**self.named(), by=principal_at(self.request), active=active)
+        changed = actions.set_client_active(**self.path_arguments(), by=principal_at(self.request), active=active)
         return Response(serializers.record(changed))
 
     @endpoint(
@@ -157,8 +159,8 @@ class ClientViewSet(ApiViewSet):
         The response contains the new secret; it is not shown again. The previous one stays valid for `overlap_seconds`.
         A public client has none.
         """
-        named, asked = self.named(), self.valid(serializers.ClientSecretIn)
-        rotated, secret = actions.rotate_client_secret(**named, by=principal_at(request), **asked)
+        arguments, fields = self.path_arguments(), self.valid(serializers.ClientSecretIn)
+        rotated, secret = actions.rotate_client_secret(**arguments, by=principal_at(request), **fields)
         body = {
             **serializers.record(rotated),
             "client_secret": secret,

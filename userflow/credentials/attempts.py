@@ -77,22 +77,22 @@ class Counter:
     caller: str
 
 
-def subject_of(realm: Realm, who: object) -> str:
+def subject_of(realm: Realm, user_id_or_name: object) -> str:
     """Return the key of a counter: a user's id, or a keyed digest of a name, so that the table stores no names.
 
     Ids are not hashed: they stand in the tables of sessions and tickets too.
     """
-    if isinstance(who, UUID):
-        return str(who)
-    return keyed_digest(str(who), key=realm.data_key(), purpose="attempts").hex()
+    if isinstance(user_id_or_name, UUID):
+        return str(user_id_or_name)
+    return keyed_digest(str(user_id_or_name), key=realm.data_key(), purpose="attempts").hex()
 
 
-def count(realm: Realm, who: object, *, factor: str, caller: str = UNKNOWN_NETWORK) -> None:
-    """Count one attempt at `factor` of `who` (a user's id, or the name in the request) before the secret is compared.
+def count(realm: Realm, user_id_or_name: object, *, factor: str, caller: str = UNKNOWN_NETWORK) -> None:
+    """Count one attempt at `factor` of a user, by id or by the name in the request, before the secret is compared.
 
     Call it outside a transaction that a rejection would roll back. Raises AttemptsLocked (429) while locked.
     """
-    subject = subject_of(realm, who)
+    subject = subject_of(realm, user_id_or_name)
     grace = LOGIN_GRACE if caller in (LOGIN, LOGIN_KNOWN_NETWORK) else 0
     counted = {"subject": subject, "factor": factor, "caller": caller, "grace": grace, **RULE}
     with connections[realm.alias].cursor() as cursor:
@@ -130,15 +130,17 @@ def reject_locked(realm: Realm, subject: str, *, factor: str, caller: str) -> No
 
 
 @contextmanager
-def counted(realm: Realm, who: object, *, factor: str, caller: str = UNKNOWN_NETWORK) -> Iterator[None]:
-    """`count`, then `given_back_when_busy`. Raises AttemptsLocked (429) while locked."""
-    count(realm, who, factor=factor, caller=caller)
-    with given_back_when_busy(realm, who, factor=factor, caller=caller):
+def counted(realm: Realm, user_id_or_name: object, *, factor: str, caller: str = UNKNOWN_NETWORK) -> Iterator[None]:
+    """Call `count`, then `given_back_when_busy`. Raises AttemptsLocked (429) while locked."""
+    count(realm, user_id_or_name, factor=factor, caller=caller)
+    with given_back_when_busy(realm, user_id_or_name, factor=factor, caller=caller):
         yield
 
 
 @contextmanager
-def given_back_when_busy(realm: Realm, who: object, *, factor: str, caller: str = UNKNOWN_NETWORK) -> Iterator[None]:
+def given_back_when_busy(
+    realm: Realm, user_id_or_name: object, *, factor: str, caller: str = UNKNOWN_NETWORK
+) -> Iterator[None]:
     """Take the counted attempt back on HashersBusy: the secret was not compared.
 
     The counter is decremented, not cleared: earlier failures still count. A lock that the fifth attempt has set goes with
@@ -147,33 +149,35 @@ def given_back_when_busy(realm: Realm, who: object, *, factor: str, caller: str 
     try:
         yield
     except HashersBusy:
-        give_back(realm, who, factor=factor, caller=caller)
+        give_back(realm, user_id_or_name, factor=factor, caller=caller)
         raise
 
 
-def give_back(realm: Realm, who: object, *, factor: str, caller: str = UNKNOWN_NETWORK) -> None:
+def give_back(realm: Realm, user_id_or_name: object, *, factor: str, caller: str = UNKNOWN_NETWORK) -> None:
     """Take one counted attempt back, and a lock that it has set."""
     counters = realm.attempts._default_manager.filter(
-        subject=subject_of(realm, who), factor=factor, caller=caller, failures__gt=0
+        subject=subject_of(realm, user_id_or_name), factor=factor, caller=caller, failures__gt=0
     )
     locked_by_this = When(Exact(Mod("failures", FREE_TRIES), 0), then=None)
     counters.update(failures=F("failures") - 1, locked_until=Case(locked_by_this, default=F("locked_until")))
 
 
-def clear(realm: Realm, who: object, *, factor: str, caller: str = UNKNOWN_NETWORK) -> None:
+def clear(realm: Realm, user_id_or_name: object, *, factor: str, caller: str = UNKNOWN_NETWORK) -> None:
     """Delete the counter after a success."""
-    realm.attempts._default_manager.filter(subject=subject_of(realm, who), factor=factor, caller=caller).delete()
+    realm.attempts._default_manager.filter(
+        subject=subject_of(realm, user_id_or_name), factor=factor, caller=caller
+    ).delete()
 
 
-def forget(realm: Realm, who: object) -> int:
+def forget(realm: Realm, user_id_or_name: object) -> int:
     """Delete every counter of a user who is erased or unlocked; return how many there were."""
-    return realm.attempts._default_manager.filter(subject=subject_of(realm, who)).delete()[0]
+    return realm.attempts._default_manager.filter(subject=subject_of(realm, user_id_or_name)).delete()[0]
 
 
-def failed_attempts(realm: Realm, who: object) -> list[Attempts]:
+def failed_attempts(realm: Realm, user_id_or_name: object) -> list[Attempts]:
     """Return the counters of a user that count: locked, or with a failed attempt in the last day; newest first."""
     recent = Q(updated_at__gt=now() - FORGOTTEN_AFTER, failures__gt=0)
-    counters = realm.attempts._default_manager.filter(subject=subject_of(realm, who))
+    counters = realm.attempts._default_manager.filter(subject=subject_of(realm, user_id_or_name))
     return list(counters.filter(recent | Q(locked_until__gt=now())).order_by("-updated_at"))
 
 
@@ -269,8 +273,8 @@ def _count_failure(name: str) -> None:
 
 def _take_back(current: _Guess) -> None:
     """Take back the counted uses that were no failures."""
-    kept = {*current.failed, *(current.usages.keys() - set(_FAILURES))}
-    ratelimit.take_back(*(usage for name, usage in current.usages.items() if name not in kept))
+    counted_names = {*current.failed, *(current.usages.keys() - set(_FAILURES))}
+    ratelimit.take_back(*(usage for name, usage in current.usages.items() if name not in counted_names))
 
 
 def limit_client(name: str, *, client_id: UUID, confidential: bool) -> None:

@@ -39,28 +39,28 @@ def is_common(password: str) -> bool:
 
 def is_personal(password: str, words: tuple[str, ...]) -> bool:
     """Return whether the password or a usual variation of it is one of the words (a name, an address)."""
-    own = {part for word in words for part in _parts(word)}
+    personal_parts = {part for word in words for part in _parts(word)}
     lowered = unicodedata.normalize("NFKC", password).lower()
-    return any(form in own for form in _forms(lowered))
+    return any(form in personal_parts for form in _forms(lowered))
 
 
 def _parts(word: str) -> set[str]:
     lowered = unicodedata.normalize("NFKC", word).lower()
     local, _, domain = lowered.partition("@")
-    found = {lowered, local, domain, domain.partition(".")[0], *lowered.split(), lowered.replace(" ", "")}
-    return {part for part in found if len(part) >= SHORTEST_WORD}
+    parts = {lowered, local, domain, domain.partition(".")[0], *lowered.split(), lowered.replace(" ", "")}
+    return {part for part in parts if len(part) >= SHORTEST_WORD}
 
 
 def _forms(lowered: str) -> set[str]:
-    found = {lowered, _core(lowered)}
-    found |= {form.translate(_PLAIN) for form in found}
-    found |= {_core(form) for form in found}
-    for form in list(found):
+    forms = {lowered, _core(lowered)}
+    forms |= {form.translate(_PLAIN) for form in forms}
+    forms |= {_core(form) for form in forms}
+    for form in list(forms):
         half, odd = divmod(len(form), 2)
         if not odd and form[:half] == form[half:]:
-            found.add(form[:half])
-    found |= {form[::-1] for form in found}
-    return {form for form in found if len(form) >= SHORTEST_WORD}
+            forms.add(form[:half])
+    forms |= {form[::-1] for form in forms}
+    return {form for form in forms if len(form) >= SHORTEST_WORD}
 
 
 def _core(text: str) -> str:
@@ -79,7 +79,7 @@ def _is_pattern(text: str) -> bool:
     for size in range(1, min(4, len(text) // 2) + 1):
         if (text[:size] * len(text))[: len(text)] == text:
             return True
-    steps = {ord(after) - ord(before) for before, after in itertools.pairwise(text)}
-    if steps in ({1}, {-1}):
+    differences = {ord(after) - ord(before) for before, after in itertools.pairwise(text)}
+    if differences in ({1}, {-1}):
         return True
     return any(text in line for row in _ROWS for line in (row * 2, (row * 2)[::-1]))

@@ -132,29 +132,29 @@ def start_proof(
     `keep` is the session that continues when the address changes. Without `mails`, the row is stored all the same: a change
     to the address of another user must look like any other change, and its link and code are sent to no one.
     """
-    proof = EmailProof(user=user, email=email, email_key=key, session_id=keep)
-    issued = issue_secrets(proof, tenant)
+    email_proof = EmailProof(user=user, email=email, email_key=key, session_id=keep)
+    issued = issue_secrets(email_proof, tenant)
     # One statement, also over an older proof.
     columns = [field.name for field in EmailProof._meta.concrete_fields if not field.primary_key]
-    EmailProof.objects.bulk_create([proof], update_conflicts=True, unique_fields=["user"], update_fields=columns)
+    EmailProof.objects.bulk_create([email_proof], update_conflicts=True, unique_fields=["user"], update_fields=columns)
     if mails:
-        _mail_proof(user, proof, issued, tenant)
+        _mail_proof(user, email_proof, issued, tenant)
 
 
-def repeat_proof(user: EndUser, proof: EmailProof, tenant: lookup.TenantContext) -> None:
+def repeat_proof(user: EndUser, email_proof: EmailProof, tenant: lookup.TenantContext) -> None:
     """Mail the link and the code of a pending verification again. Call it with both rows locked, in the transaction.
 
     A pending change of address keeps its expiry.
     """
-    if proof.email_key == user.email_key:
-        proof.expires_at = now() + LINK_LIFETIME
-        proof.save(update_fields=["expires_at"])
-    _mail_proof(user, proof, repeat_secrets(proof, tenant), tenant)
+    if email_proof.email_key == user.email_key:
+        email_proof.expires_at = now() + LINK_LIFETIME
+        email_proof.save(update_fields=["expires_at"])
+    _mail_proof(user, email_proof, repeat_secrets(email_proof, tenant), tenant)
 
 
-def _mail_proof(user: EndUser, proof: EmailProof, issued: MailSecrets, tenant: lookup.TenantContext) -> None:
-    facts = mail_facts(proof, issued, tenant, changes=proof.email_key != user.email_key)
-    END_USERS.tell(user, "email_proof", facts, to=proof.email)
+def _mail_proof(user: EndUser, email_proof: EmailProof, issued: MailSecrets, tenant: lookup.TenantContext) -> None:
+    facts = mail_facts(email_proof, issued, tenant, changes=email_proof.email_key != user.email_key)
+    END_USERS.tell(user, "email_proof", facts, to=email_proof.email)
 
 
 def give_up_changes(user_ids: Collection[UUID]) -> None:

@@ -164,11 +164,11 @@ def _is_dear(encoded: str) -> bool:
     if is_foreign(encoded):
         return True
     try:
-        stated = argon2.extract_parameters(encoded.removeprefix("argon2"))
+        parameters = argon2.extract_parameters(encoded.removeprefix("argon2"))
     except argon2.exceptions.InvalidHashError:
         return True
-    own = _own_hasher()
-    return stated.memory_cost * stated.time_cost > own.memory_cost * own.time_cost
+    own_hasher = _own_hasher()
+    return parameters.memory_cost * parameters.time_cost > own_hasher.memory_cost * own_hasher.time_cost
 
 
 def is_foreign(encoded: str) -> bool:

@@ -25,9 +25,8 @@ from tenants.entering import lookup
 from userflow.accounts.event_payloads import person
 from userflow.accounts.models import DEFAULT_ROLE, LOCAL, EndUser, Role, RoleBinding
 from userflow.accounts.realms import END_USERS
-from userflow.credentials import attempts, passwords
+from userflow.credentials import attempts, passwords, unused_registrations
 from userflow.credentials import email_verification as proofs
-from userflow.credentials import unused_registrations as yielding
 from userflow.credentials.models import PendingRegistration
 from userflow.errors import EmailProofInvalid, EmailTaken, TooManyFromAddress
 from userflow.events.outbox import publish
@@ -101,9 +100,11 @@ def resend(key: str, tenant: lookup.TenantContext, *, registration_id: UUID | No
         waiting = waiting.filter(pk=registration_id)
     own_first = Case(When(network=attempts.caller_network() or "", then=0), default=1)
     chosen = list(waiting.order_by(own_first, "expires_at").values_list("pk", "network")[:MAX_RESENT])
-    own = [pk for pk, network in chosen if network == (attempts.caller_network() or "")]
+    from_caller_network = [pk for pk, network in chosen if network == (attempts.caller_network() or "")]
     # Locked in one order, as everywhere.
-    rows = list(waiting.filter(pk__in=own or [pk for pk, _ in chosen]).order_by("pk").select_for_update())
+    rows = list(
+        waiting.filter(pk__in=from_caller_network or [pk for pk, _ in chosen]).order_by("pk").select_for_update()
+    )
     for row in rows:
         _mail(row, proofs.repeat_secrets(row, tenant), tenant)
     return len(rows)
@@ -180,8 +181,8 @@ def complete(row: PendingRegistration, *, password: str | None = None) -> EndUse
     # Users first, as everywhere, then the registrations: another order could deadlock.
     list(EndUser.objects.select_for_update().filter(email_key=key).values_list("pk"))
     consume(row)
-    yielding.release_addresses([key], to="verification")
-    if EndUser.objects.filter(Q(email_key=key) | yielding.reserving(key)).exists():
+    unused_registrations.release_addresses([key], to="verification")
+    if EndUser.objects.filter(Q(email_key=key) | unused_registrations.reserving(key)).exists():
         raise EmailTaken
     user = user_of(row)
     user.email_verified_at = now()

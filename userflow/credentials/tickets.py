@@ -198,11 +198,11 @@ def end_tickets(
 
     `keep` is the digest of an enrollment ticket that stays, with the login's ticket that it was issued together with.
     """
-    found = realm.tickets._default_manager.filter(user_id=user_id)
+    tickets = realm.tickets._default_manager.filter(user_id=user_id)
     if keep is not None:
-        paired = found.filter(digest=keep, login_digest__isnull=False).values("login_digest")
-        found = found.exclude(digest=keep).exclude(digest__in=paired)
+        paired = tickets.filter(digest=keep, login_digest__isnull=False).values("login_digest")
+        tickets = tickets.exclude(digest=keep).exclude(digest__in=paired)
     if purposes:
-        return found.filter(purpose__in=purposes).delete()[0]
+        return tickets.filter(purpose__in=purposes).delete()[0]
     realm.windows._default_manager.filter(user_id=user_id).delete()
-    return found.delete()[0]
+    return tickets.delete()[0]

@@ -75,8 +75,8 @@ def release_addresses(keys: Collection[str], *, to: str) -> list[UUID]:
     tenant's transaction, before the new owner is stored. A sign-in at the same moment either keeps the record or fails:
     it locks the same row.
     """
-    yielding = EndUser.objects.filter(EndUser.YIELDS, email_key__in=keys).order_by("pk")
-    ids = list(yielding.select_for_update().values_list("pk", flat=True))
+    unused_users = EndUser.objects.filter(EndUser.YIELDS, email_key__in=keys).order_by("pk")
+    ids = list(unused_users.select_for_update().values_list("pk", flat=True))
     if to != "registration":
         end_pending(keys)
     if not ids:

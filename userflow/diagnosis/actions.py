@@ -143,8 +143,8 @@ def _of_attempts(user: EndUser) -> Iterator[Finding]:
 
 def _rejections(user: EndUser) -> list[Rejection]:
     newest = TenantEvent.objects.filter(target_id=str(user.pk)).order_by("-id")[:SEARCHED_EVENTS]
-    found = TenantEvent.objects.filter(pk__in=newest.values("pk"), action__in=REJECTIONS).order_by("-id")
-    return [Rejection(one.at, one.action, one.details, one.address) for one in found[:SHOWN_REJECTIONS]]
+    events = TenantEvent.objects.filter(pk__in=newest.values("pk"), action__in=REJECTIONS).order_by("-id")
+    return [Rejection(event.at, event.action, event.details, event.address) for event in events[:SHOWN_REJECTIONS]]
 
 
 def unlock_end_user(*, tenant_id: UUID, user_id: UUID, by: Principal) -> int:

@@ -92,18 +92,18 @@ class Shown:
 
 def list_directories(*, tenant_id: UUID, page: int, limit: int) -> Page:
     """Return one page of a tenant's directories with their last runs, newest first."""
-    found = DirectoryConfig.objects.filter(tenant_id=tenant_id)
+    directories = DirectoryConfig.objects.filter(tenant_id=tenant_id)
     start = offset(page, limit)
-    rows = _with_last_runs(found.order_by("-created_at", "-id")[start : start + limit])
-    return Page(rows, page, limit, found.count())
+    rows = _with_last_runs(directories.order_by("-created_at", "-id")[start : start + limit])
+    return Page(rows, page, limit, directories.count())
 
 
 def find_directory(*, tenant_id: UUID, config_id: UUID) -> Shown:
     """Return one directory with its last run. Raises UnknownDirectory."""
-    found = _with_last_runs(DirectoryConfig.objects.filter(pk=config_id, tenant_id=tenant_id))
-    if not found:
+    directories = _with_last_runs(DirectoryConfig.objects.filter(pk=config_id, tenant_id=tenant_id))
+    if not directories:
         raise UnknownDirectory
-    return found[0]
+    return directories[0]
 
 
 def create_directory(*, tenant_id: UUID, by: Principal, **fields: Unpack[DirectoryFields]) -> Shown:
@@ -205,9 +205,9 @@ def list_runs(*, tenant_id: UUID, config_id: UUID, page: int, limit: int) -> Pag
     return page_of(DirectoryRun.objects.filter(config_id=config_id).order_by("-started_at", "-id"), page, limit)
 
 
-def _with_last_runs(found: QuerySet[DirectoryConfig]) -> list[Shown]:
+def _with_last_runs(queryset: QuerySet[DirectoryConfig]) -> list[Shown]:
     newest = DirectoryRun.objects.filter(config=OuterRef("pk")).order_by("-started_at", "-id")
-    configs = list(found.annotate(last_run_id=Subquery(newest.values("pk")[:1])))
+    configs = list(queryset.annotate(last_run_id=Subquery(newest.values("pk")[:1])))
     ids = [config.last_run_id for config in configs if config.last_run_id]
     last = {run.pk: run for run in DirectoryRun.objects.filter(pk__in=ids)} if ids else {}
     return [Shown(config, last.get(config.last_run_id)) for config in configs]
@@ -218,15 +218,15 @@ def _locked(tenant_id: UUID, config_id: UUID) -> DirectoryConfig:
     return first_or(rows.filter(pk=config_id, tenant_id=tenant_id), UnknownDirectory)
 
 
-def _target(kind: str, present: Target, stated: DirectoryFields) -> Target:
+def _target(kind: str, present: Target, changes: DirectoryFields) -> Target:
     """Return the target after a change. A port that was never stated is the default of the TLS mode."""
     foreign = [
-        name for other, names in TARGET.items() if other != kind for name in names if stated.get(name) is not None
+        name for other, names in TARGET.items() if other != kind for name in names if changes.get(name) is not None
     ]
     if foreign:
         raise ValidationFailed(details={name: [f"A directory of kind {kind} has no such field."] for name in foreign})
     # The fields that the kind requires are checked at its creation.
-    target = cast(Target, {name: stated.get(name, present.get(name)) for name in TARGET[kind]})
+    target = cast(Target, {name: changes.get(name, present.get(name)) for name in TARGET[kind]})
     if kind == ENTRA_ID:
         target["cloud"] = target["cloud"] or "global"
         if target["cloud"] not in clouds():
@@ -237,8 +237,8 @@ def _target(kind: str, present: Target, stated: DirectoryFields) -> Target:
         raise ValidationFailed(
             details={"tls": ["LDAP without TLS is not allowed on this server. Send ldaps or starttls."]}
         )
-    if stated.get("port") is None and (
-        "port" in stated or present.get("port") == ldap.PORTS.get(present.get("tls", ""))
+    if changes.get("port") is None and (
+        "port" in changes or present.get("port") == ldap.PORTS.get(present.get("tls", ""))
     ):
         target["port"] = ldap.PORTS[target["tls"]]
     target["ca_certificate"] = target["ca_certificate"] or ""
@@ -260,26 +260,26 @@ def _set_target(config: DirectoryConfig, changes: DirectoryFields) -> None:
     config.target = target
 
 
-def _set_options(config: DirectoryConfig, stated: DirectoryFields) -> None:
-    for field in OPTIONS & stated.keys():
-        setattr(config, field, stated.get(field))
+def _set_options(config: DirectoryConfig, fields: DirectoryFields) -> None:
+    for field in OPTIONS & fields.keys():
+        setattr(config, field, fields.get(field))
     config.mapping = DEFAULT_MAPPING | config.mapping
-    if stated.get("client_id") is not None:
-        client_of(config.tenant_id, stated["client_id"])
+    if fields.get("client_id") is not None:
+        client_of(config.tenant_id, fields["client_id"])
 
 
-def _reject_groups(tenant_id: UUID, by: Principal, stated: dict[str, str]) -> None:
+def _reject_groups(tenant_id: UUID, by: Principal, mapping: dict[str, str]) -> None:
     """Raise if a tenant group of the mapping does not exist, or grants what the caller does not hold."""
-    if not stated:
+    if not mapping:
         return
-    wanted = {name.lower() for name in stated.values()}
+    group_keys = {name.lower() for name in mapping.values()}
     with in_tenant(tenant_id, Purpose.READ):
-        found = dict(Group.objects.annotate(key=Lower("name")).filter(key__in=wanted).values_list("pk", "key"))
-        missing = wanted - set(found.values())
+        keys_by_id = dict(Group.objects.annotate(key=Lower("name")).filter(key__in=group_keys).values_list("pk", "key"))
+        missing = group_keys - set(keys_by_id.values())
         if missing:
             says = [f"The tenant has no group {name!r}. Create it first." for name in sorted(missing)]
             raise ValidationFailed(details={"groups": says})
-        carried = Role.objects.filter(groups__in=list(found)).values_list("permissions", flat=True)
+        carried = Role.objects.filter(groups__in=list(keys_by_id)).values_list("permissions", flat=True)
         require_grantable(by, {permission for permissions in carried for permission in permissions})
 
 

@@ -35,9 +35,9 @@ def config_of(tenant_id: UUID, config_id: UUID) -> DirectoryConfig:
 
 def client_of(tenant_id: UUID, client_id: UUID | None) -> UUID:
     """Return the client of new users, by default the tenant's default client. Raises UnknownClient."""
-    found = Client.objects.filter(tenant_id=tenant_id)
-    found = found.filter(is_default=True) if client_id is None else found.filter(pk=client_id)
-    return first_or(found.values_list("pk", flat=True), UnknownClient)
+    clients = Client.objects.filter(tenant_id=tenant_id)
+    clients = clients.filter(is_default=True) if client_id is None else clients.filter(pk=client_id)
+    return first_or(clients.values_list("pk", flat=True), UnknownClient)
 
 
 def record(action: str, config: DirectoryConfig, outcome: str = "success", **details: object) -> None:
@@ -58,8 +58,8 @@ def reject_beyond(by: Principal, *, tenant_id: UUID, config_id: UUID, groups: Co
         DirectoryConfig.objects.filter(tenant_id=tenant_id).exclude(pk=config_id).values_list("pk", flat=True)
     )
     with in_tenant(tenant_id, Purpose.READ):
-        wanted = {name.lower() for name in groups}
-        mapped = Group.objects.annotate(key=Lower("name")).filter(key__in=wanted)
+        group_keys = {name.lower() for name in groups}
+        mapped = Group.objects.annotate(key=Lower("name")).filter(key__in=group_keys)
         people = DirectoryLink.objects.exclude(config_id__in=others).values("user")
         carried = Role.objects.filter(
             Q(pk__in=Role.objects.filter(groups__in=mapped.values("pk")).values("pk"))
@@ -67,7 +67,7 @@ def reject_beyond(by: Principal, *, tenant_id: UUID, config_id: UUID, groups: Co
             | Q(pk__in=Role.objects.filter(groups__memberships__user__in=people).values("pk"))
         )
         require_grantable(
-            by, {permission for held in carried.values_list("permissions", flat=True) for permission in held}
+            by, {permission for granted in carried.values_list("permissions", flat=True) for permission in granted}
         )
 
 

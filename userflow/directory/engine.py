@@ -57,7 +57,7 @@ class Synchronisation:
     living: list[UUID]
     force: bool = False
     deadline: float | None = None
-    progress: Callable[[int], None] = lambda found: None
+    progress: Callable[[int], None] = lambda objects_read: None
     tally: Tally = field(default_factory=Tally)
     _seen: set[str] = field(default_factory=set)
     _waiting: list[Entry] = field(default_factory=list)
@@ -117,8 +117,8 @@ class Synchronisation:
         with contextlib.closing(self.reading.pages()) as responses:
             for response in responses:
                 beat(self.run)
-                for found in response:
-                    page[found.external_id] = found
+                for directory_object in response:
+                    page[directory_object.external_id] = directory_object
                     if len(page) == AT_ONCE:
                         yield list(page.values())
                         page = {}
@@ -131,14 +131,14 @@ class Synchronisation:
             yield list(page.values())
 
     def _process(self, page: list[Found]) -> None:
-        for found in page:
-            self._seen.add(found.external_id)
-            for name in found.groups:
-                self._members[name].add(found.external_id)
+        for directory_object in page:
+            self._seen.add(directory_object.external_id)
+            for name in directory_object.groups:
+                self._members[name].add(directory_object.external_id)
         self.tally.found = len(self._seen)
         if self.tally.found > MOST_OBJECTS:
             raise DirectoryFailed(f"The directory has more than {MOST_OBJECTS} objects. Narrow the filter.")
-        entries = [to_entry(found, self.config.mapping) for found in page]
+        entries = [to_entry(directory_object, self.config.mapping) for directory_object in page]
         self._apply(entries, last=len(self._waiting) > MOST_WAITING)
         self.progress(self.tally.found)
 
@@ -167,7 +167,7 @@ class Synchronisation:
         linked = people.linked_to(
             {entry.external_id for entry in entries}, config_id=self.config.pk, living=self.living
         )
-        asked = {
+        email_keys = {
             entry.email_key
             for entry in entries
             if entry.email_key
@@ -176,7 +176,7 @@ class Synchronisation:
         return decide(
             entries,
             linked,
-            people.holders_of(asked),
+            people.holders_of(email_keys),
             config_id=self.config.pk,
             mapping=self.config.mapping,
             handed=self._handed if self.run.dry_run else None,
@@ -220,13 +220,13 @@ class Synchronisation:
         last = 0
         while True:
             with in_tenant(self.config.tenant_id):
-                found = people.linked_after(last, config_id=self.config.pk, at_once=10 * AT_ONCE)
-            if not found:
+                batch = people.linked_after(last, config_id=self.config.pk, at_once=10 * AT_ONCE)
+            if not batch:
                 return
-            for person in found:
+            for person in batch:
                 if person.active and person.external_id not in self._seen:
                     self._leaving[person.user_id] = person
-            last = found[-1].link_id
+            last = batch[-1].link_id
 
     def _deactivate_leavers(self, active: int) -> str:
         """Deactivate users who are disabled or gone; return the reason if there are too many at once.
@@ -279,22 +279,24 @@ class Synchronisation:
         """Set the memberships of the tenant's groups by the directory groups that are mapped to them."""
         if not self.config.groups:
             return
-        stated = self._stated_members() if complete else None
+        stated_members = self._stated_members() if complete else None
         if self._late and complete:
             # The unread pages are unknown, so no user joins or leaves.
             return
-        members = self._members if stated is None else stated
-        all_known = complete and (self.reading.full or stated is not None)
+        members = self._members if stated_members is None else stated_members
+        all_known = complete and (self.reading.full or stated_members is not None)
         # Several directory groups may map to one group here.
-        wanted: dict[str, set[str]] = defaultdict(set)
+        members_by_group: dict[str, set[str]] = defaultdict(set)
         for name, here in self.config.groups.items():
-            wanted[here.lower()] |= members.get(name, set())
+            members_by_group[here.lower()] |= members.get(name, set())
         with in_tenant(self.config.tenant_id):
-            found = {group.key: group for group in Group.objects.annotate(key=Lower("name")).filter(key__in=wanted)}
-            for _ in wanted.keys() - found.keys():
+            groups_by_key = {
+                group.key: group for group in Group.objects.annotate(key=Lower("name")).filter(key__in=members_by_group)
+            }
+            for _ in members_by_group.keys() - groups_by_key.keys():
                 self.tally.reject("", NO_GROUP, MESSAGES[NO_GROUP])
             if self.run.dry_run:
                 return
-            for key, group in sorted(found.items()):
+            for key, group in sorted(groups_by_key.items()):
                 with tenant_atomic():
-                    people.set_members(group, wanted[key], self.config, only_add=not all_known)
+                    people.set_members(group, members_by_group[key], self.config, only_add=not all_known)

@@ -191,12 +191,12 @@ class GraphReading:
         except requests.RequestException as problem:
             raise DirectoryFailed("The directory does not respond. Try again later.") from problem
         try:
-            stated = orjson.loads(body) if body else {}
+            document = orjson.loads(body) if body else {}
         except orjson.JSONDecodeError:
-            stated = {}
-        stated_wait = retry_after_seconds(response.headers.get("Retry-After"))
-        retry_after = 5.0 if stated_wait is None else max(1.0, stated_wait)
-        return response.status_code, stated if isinstance(stated, dict) else {}, retry_after
+            document = {}
+        wait_seconds = retry_after_seconds(response.headers.get("Retry-After"))
+        retry_after = 5.0 if wait_seconds is None else max(1.0, wait_seconds)
+        return response.status_code, document if isinstance(document, dict) else {}, retry_after
 
     def _wait(self, seconds: float) -> None:
         late = self.deadline is not None and time.monotonic() + seconds > self.deadline
@@ -237,10 +237,10 @@ def _origin(link: str) -> tuple[str, str | None, int | None]:
 def _error(status: int, body: Json) -> str:
     inner = body.get("error")
     code = inner.get("code") if isinstance(inner, dict) else None
-    named = f" {code}" if isinstance(code, str) and code.isascii() and code.isalnum() and len(code) < 64 else ""
+    code_suffix = f" {code}" if isinstance(code, str) and code.isascii() and code.isalnum() and len(code) < 64 else ""
     hint = {
         401: "it does not accept the application's token",
         403: "grant the application User.Read.All (and GroupMember.Read.All for groups) and consent to it",
         404: "a mapped group does not exist",
     }.get(status, "try again later")
-    return f"The directory refuses the request ({status}{named}): {hint}."
+    return f"The directory refuses the request ({status}{code_suffix}): {hint}."

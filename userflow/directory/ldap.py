@@ -103,7 +103,7 @@ class LdapReading:
                 raise DirectoryFailed(LATE) from problem
 
     def _responses(self, watch: Watch) -> Generator[list[Found], None, None]:
-        wanted = [*self.attributes, "objectGUID", "userAccountControl", *(["memberOf"] if self.groups else [])]
+        attributes = [*self.attributes, "objectGUID", "userAccountControl", *(["memberOf"] if self.groups else [])]
         with (
             _ldap_errors_as_ours(),
             _bound(self.target, self.secret, self.authorities, watch, self._response_seconds()) as directory,
@@ -112,11 +112,11 @@ class LdapReading:
             while True:
                 # libldap's own time limits do not apply within a message: on half a message it would read for ever.
                 with watch.limit(self._response_seconds()):
-                    asked = directory.search_ext(
-                        self.target["base_dn"], ldap.SCOPE_SUBTREE, self.filter, wanted, serverctrls=[paging],
+                    message_id = directory.search_ext(
+                        self.target["base_dn"], ldap.SCOPE_SUBTREE, self.filter, attributes, serverctrls=[paging],
                         timeout=int(RESPONSE_SECONDS),
                     )  # fmt: skip
-                    _, rows, _, controls = directory.result3(asked, timeout=RESPONSE_SECONDS)
+                    _, rows, _, controls = directory.result3(message_id, timeout=RESPONSE_SECONDS)
                 # A row without a name is a referral to another server.
                 objects = [values for name, values in rows if name is not None]
                 if len(objects) > self.page:
@@ -230,11 +230,11 @@ def _encrypted(raw: socket.socket, target: Target, authorities: str) -> ssl.SSLS
 
     Trusted are the directory's own authorities alone, or without any the system's, the platform's and those of the tenant.
     """
-    own = target.get("ca_certificate")
+    own_certificate = target.get("ca_certificate")
     try:
         trusted = (
-            ssl.create_default_context(cadata=own)
-            if own
+            ssl.create_default_context(cadata=own_certificate)
+            if own_certificate
             else trusting_public_and(joined(settings.OUTBOUND_CA, authorities))
         )
     except (ssl.SSLError, ValueError) as problem:

@@ -115,35 +115,37 @@ class Entry:
     problem: str
 
 
-def to_entry(found: Found, mapping: AttributeMapping) -> Entry:
+def to_entry(directory_object: Found, mapping: AttributeMapping) -> Entry:
     """Map the object to the fields of a user."""
-    problem, address, address_key = found.problem, "", ""
-    stated = found.attributes.get(mapping["email"].lower(), "").strip()
-    if not problem and not found.removed:
-        if not stated:
+    problem, address, address_key = directory_object.problem, "", ""
+    raw_address = directory_object.attributes.get(mapping["email"].lower(), "").strip()
+    if not problem and not directory_object.removed:
+        if not raw_address:
             problem = NO_EMAIL
         else:
             try:
-                address = email_address(stated)
+                address = email_address(raw_address)
                 address_key = email_key(address)
             except AddressInvalid:
                 problem = BAD_EMAIL
     return Entry(
-        external_id=found.external_id,
+        external_id=directory_object.external_id,
         email=address,
         email_key=address_key,
-        name=_line(found.attributes.get(mapping["name"].lower(), ""), LONGEST_NAME),
-        metadata=_values(found, mapping["metadata"]),
-        app_metadata=_values(found, mapping.get("app_metadata", {})),
-        enabled=found.enabled and not found.removed,
-        removed=found.removed,
+        name=_line(directory_object.attributes.get(mapping["name"].lower(), ""), LONGEST_NAME),
+        metadata=_values(directory_object, mapping["metadata"]),
+        app_metadata=_values(directory_object, mapping.get("app_metadata", {})),
+        enabled=directory_object.enabled and not directory_object.removed,
+        removed=directory_object.removed,
         problem=problem,
     )
 
 
-def _values(found: Found, attributes: Mapping[str, str]) -> dict[str, str]:
+def _values(directory_object: Found, attributes: Mapping[str, str]) -> dict[str, str]:
     """Return the values of the attributes by the keys that they are mapped to, without empty ones."""
-    texts = {key: _line(found.attributes.get(name.lower(), ""), LONGEST_VALUE) for key, name in attributes.items()}
+    texts = {
+        key: _line(directory_object.attributes.get(name.lower(), ""), LONGEST_VALUE) for key, name in attributes.items()
+    }
     return {key: text for key, text in texts.items() if text}
 
 

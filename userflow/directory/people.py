@@ -14,7 +14,7 @@ from userflow.accounts.event_payloads import person
 from userflow.accounts.models import DEFAULT_ROLE, EndUser, Group, Role, RoleBinding
 from userflow.accounts.realms import END_USERS
 from userflow.credentials import email_verification as proofs
-from userflow.credentials import unused_registrations as yielding
+from userflow.credentials import unused_registrations
 from userflow.credentials.models import EmailProof, EndUserEmailUndo
 from userflow.directory.models import DirectoryConfig, DirectoryLink
 from userflow.directory.objects import Entry
@@ -62,25 +62,25 @@ _LEAVE: Final = (
 
 def linked_to(external_ids: Collection[str], *, config_id: UUID, living: Collection[UUID]) -> dict[str, Person]:
     """Return the users linked to these objects, by external id; `living` are the tenant's configurations."""
-    found: dict[str, Person] = {}
+    people_by_id: dict[str, Person] = {}
     # An object of a deleted configuration belongs to the next configuration that reads it.
     ours = Q(config_id=config_id) | ~Q(config_id__in=living)
     for row in DirectoryLink.objects.filter(ours, external_id__in=external_ids).values_list(*_PERSON):
         person = Person(*row)
         # This configuration's own link wins over that of a deleted one.
-        if person.config_id == config_id or person.external_id not in found:
-            found[person.external_id] = person
-    return found
+        if person.config_id == config_id or person.external_id not in people_by_id:
+            people_by_id[person.external_id] = person
+    return people_by_id
 
 
 def holders_of(email_keys: Collection[str]) -> dict[str, UUID]:
     """Return who has these addresses at the moment, by the address's key. Records that yield theirs are left out."""
-    found = (
+    holders = (
         EndUser.objects.filter(email_key__in=email_keys).exclude(EndUser.YIELDS)
         if email_keys
         else EndUser.objects.none()
     )
-    return dict(found.values_list("email_key", "pk"))
+    return dict(holders.values_list("email_key", "pk"))
 
 
 def linked_after(link_id: int, *, config_id: UUID, at_once: int) -> list[Person]:
@@ -101,7 +101,7 @@ def lock(user_ids: Collection[UUID]) -> None:
 
 def create(entries: Sequence[Entry], config: DirectoryConfig, *, client_id: UUID) -> list[UUID]:
     """Create users with their links and the default role. Raises IntegrityError if an address was taken meanwhile."""
-    yielding.release_addresses([entry.email_key for entry in entries], to="directory")
+    unused_registrations.release_addresses([entry.email_key for entry in entries], to="directory")
     moment = now()
     users = [
         EndUser(
@@ -143,12 +143,14 @@ def update(changes: Sequence[Change], config: DirectoryConfig) -> None:
         [orjson.dumps(change.metadata).decode() for change in changes],
         [orjson.dumps(change.app_metadata).decode() for change in changes],
     ]
-    moved = [change.person.user_id for change in changes if change.moves]
+    moved = [change.person.user_id for change in changes if change.changes_address]
     if moved:
-        yielding.release_addresses([change.email_key for change in changes if change.moves], to="directory")
+        unused_registrations.release_addresses(
+            [change.email_key for change in changes if change.changes_address], to="directory"
+        )
     with connections["tenant"].cursor() as cursor:
         cursor.execute(_UPDATE, [moment, moment, ids, *columns])
-    index_after_commit({change.person.user_id: change.email_key for change in changes if change.moves})
+    index_after_commit({change.person.user_id: change.email_key for change in changes if change.changes_address})
     if moved:
         # As with every change of an address: sessions end, a pending verification is dropped, and links to set a password
         # become invalid, as they were sent to the old address.

@@ -41,8 +41,8 @@ class Change:
     app_metadata: dict[str, object]
 
     @property
-    def moves(self) -> bool:
-        """Whether the address changes, beyond its spelling."""
+    def changes_address(self) -> bool:
+        """Return whether the address changes, beyond its spelling."""
         return self.email_key != self.person.email_key
 
     def event_data(self) -> dict[str, object]:

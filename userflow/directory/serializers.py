@@ -56,9 +56,9 @@ class Filter(Text):
     def to_internal_value(self, data: object) -> str:
         text = super().to_internal_value(data)
         depth = 0
-        for place, character in enumerate(text):
+        for position, character in enumerate(text):
             depth += (character == "(") - (character == ")")
-            if depth < 0 or (depth == 0 and place < len(text) - 1):
+            if depth < 0 or (depth == 0 and position < len(text) - 1):
                 self.fail("form")
         if depth or (text and text[0] != "("):
             self.fail("form")
@@ -319,10 +319,10 @@ def ran(done: Ran) -> dict[str, object]:
     return {**run(done.run), "preview_users": done.tally.preview}
 
 
-def tried(found: Tried) -> dict[str, object]:
+def tried(trial: Tried) -> dict[str, object]:
     """Return the response fields of a test."""
     return {
-        "success": not found.problem,
-        "message": found.problem or "The directory can be read.",
-        "sample_users": [fields_of(DirectorySampleOut, entry, active=entry.enabled) for entry in found.sample],
+        "success": not trial.problem,
+        "message": trial.problem or "The directory can be read.",
+        "sample_users": [fields_of(DirectorySampleOut, entry, active=entry.enabled) for entry in trial.sample],
     }

@@ -78,7 +78,7 @@ def try_directory(*, tenant_id: UUID, config_id: UUID) -> Tried:
         record("directory.tried", config, outcome="failed")
         return Tried(error.text)
     record("directory.tried", config)
-    return Tried("", [to_entry(found, config.mapping) for found in first[:SAMPLED]])
+    return Tried("", [to_entry(directory_object, config.mapping) for directory_object in first[:SAMPLED]])
 
 
 def synchronise(
@@ -91,7 +91,7 @@ def synchronise(
     full: bool = False,
     seconds: float,
     by: Principal | None = None,
-    progress: Callable[[int], None] = lambda found: None,
+    progress: Callable[[int], None] = lambda objects_read: None,
 ) -> Ran:
     """Bring the tenant's users in line with the directory.
 
@@ -160,20 +160,20 @@ def _recording_failures(run: DirectoryRun, tally: Tally) -> Iterator[None]:
 
 def directories_to_run(*, due_only: bool) -> list[DirectoryConfig]:
     """Return the enabled directories of all active tenants, the longest due first; with `due_only` those that are due."""
-    found = DirectoryConfig.objects.filter(enabled=True, tenant__database__status=State.ACTIVE)
+    directories = DirectoryConfig.objects.filter(enabled=True, tenant__database__status=State.ACTIVE)
     if due_only:
-        found = found.filter(next_run_at__lte=now())
-    return list(found.select_related("tenant").order_by("next_run_at", "created_at"))
+        directories = directories.filter(next_run_at__lte=now())
+    return list(directories.select_related("tenant").order_by("next_run_at", "created_at"))
 
 
-def directories_of(*, tenant_id: UUID, named: str | None = None) -> list[DirectoryConfig]:
+def directories_of(*, tenant_id: UUID, name_or_id: str | None = None) -> list[DirectoryConfig]:
     """Return a tenant's enabled directories, or the one with this name or id. Raises UnknownDirectory."""
-    found = DirectoryConfig.objects.filter(tenant_id=tenant_id).select_related("tenant").order_by("created_at")
-    if named is None:
-        return list(found.filter(enabled=True))
-    matching = [config for config in found if named.lower() in (config.name.lower(), str(config.pk))]
+    directories = DirectoryConfig.objects.filter(tenant_id=tenant_id).select_related("tenant").order_by("created_at")
+    if name_or_id is None:
+        return list(directories.filter(enabled=True))
+    matching = [config for config in directories if name_or_id.lower() in (config.name.lower(), str(config.pk))]
     if not matching:
-        raise UnknownDirectory(f"The tenant has no directory {named}.")
+        raise UnknownDirectory(f"The tenant has no directory {name_or_id}.")
     return matching
 
 

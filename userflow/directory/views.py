@@ -46,8 +46,8 @@ class DirectoryViewSet(InTenantViewSet):
 
         With their last runs, newest first, without secrets.
         """
-        found = actions.list_directories(**self.arguments())
-        return Response({"directories": [serializers.directory(shown) for shown in found.rows], **found.totals()})
+        page = actions.list_directories(**self.arguments())
+        return Response({"directories": [serializers.directory(shown) for shown in page.rows], **page.totals()})
 
     @endpoint(
         serializers.DirectoryIn,
@@ -104,9 +104,11 @@ class DirectoryViewSet(InTenantViewSet):
 
         With its secret and its runs. Its users stay unchanged.
         """
-        named = self.arguments()
-        actions.delete_directory(by=principal_at(request), **named)
-        return Response({"message": "The directory was deleted. Its users stay unchanged.", "id": named["config_id"]})
+        arguments = self.arguments()
+        actions.delete_directory(by=principal_at(request), **arguments)
+        return Response(
+            {"message": "The directory was deleted. Its users stay unchanged.", "id": arguments["config_id"]}
+        )
 
     @endpoint(
         id="testDirectory",
@@ -119,8 +121,8 @@ class DirectoryViewSet(InTenantViewSet):
 
         Connect and read the first few users without changes. `message` says what is wrong, if anything.
         """
-        found = synchronising.try_directory(**self.arguments())
-        return Response(serializers.tried(found), headers={"Cache-Control": "no-store"})
+        trial = synchronising.try_directory(**self.arguments())
+        return Response(serializers.tried(trial), headers={"Cache-Control": "no-store"})
 
     @endpoint(
         serializers.DirectorySyncIn,
@@ -157,5 +159,5 @@ class DirectoryViewSet(InTenantViewSet):
 
         Those of the last 90 days, newest first.
         """
-        found = actions.list_runs(**self.arguments())
-        return Response({"runs": [serializers.run(row) for row in found.rows], **found.totals()})
+        page = actions.list_runs(**self.arguments())
+        return Response({"runs": [serializers.run(row) for row in page.rows], **page.totals()})

@@ -112,8 +112,8 @@ def add_domain(*, tenant_id: UUID, domain: str, by: Principal) -> Domain:
     if domain_claims.is_taken(tenant_id, name):
         raise DomainTaken
     # Of a tenant that was restored from before it had the domain: its record is in DNS already.
-    held = domain_claims.claims_of(tenant_id).get(name)
-    row = TenantDomain(domain=name, token=held.token if held else new_token())
+    earlier_claim = domain_claims.claims_of(tenant_id).get(name)
+    row = TenantDomain(domain=name, token=earlier_claim.token if earlier_claim else new_token())
     domain_claims.note_domains(tenant_id)
     with in_tenant(tenant_id), tenant_atomic():
         if TenantDomain.objects.count() >= settings.DOMAINS_PER_TENANT:
@@ -123,7 +123,7 @@ def add_domain(*, tenant_id: UUID, domain: str, by: Principal) -> Domain:
         if not TenantDomain.objects.filter(pk=row.pk).exists():
             raise DomainExists
         record_event("added", row)
-    return Domain(row, held)
+    return Domain(row, earlier_claim)
 
 
 def verify_domain(*, tenant_id: UUID, domain_id: UUID, by: Principal) -> Domain:
@@ -138,7 +138,7 @@ def verify_domain(*, tenant_id: UUID, domain_id: UUID, by: Principal) -> Domain:
     # No tenant is entered here: a name server may be slow, and a tenant has few database connections.
     with _semaphore.acquire():
         answer = look_up(row.domain, row.token)
-    if answer.found is not Found.RECORD:
+    if answer.outcome is not Found.RECORD:
         raise DomainNotVerified(details=_what(answer))
     with in_tenant(tenant_id), tenant_atomic():
         if _locked(domain_id).token != row.token:
@@ -200,13 +200,13 @@ def check_domains(*, tenant_id: UUID) -> None:
     """
     for claim in domain_claims.claims_of(tenant_id).values():
         answer = look_up(claim.domain, claim.token)
-        if answer.found is not Found.NO_ANSWER:
-            domain_claims.note_look_up(claim, has_record=answer.found is Found.RECORD)
+        if answer.outcome is not Found.NO_ANSWER:
+            domain_claims.note_look_up(claim, has_record=answer.outcome is Found.RECORD)
     record_changes(tenant_id=tenant_id)
 
 
 def _what(answer: Answer) -> Mapping[str, list[str]]:
-    if answer.found is Found.NO_ANSWER:
+    if answer.outcome is Found.NO_ANSWER:
         return {"record": ["The name servers of the domain did not answer."]}
     if not answer.values:
         return {"record": ["There is no TXT record of this name."]}
@@ -226,8 +226,8 @@ def _locked(domain_id: UUID) -> TenantDomain:
 
 def _with_claims(tenant_id: UUID, rows: Sequence[TenantDomain]) -> list[Domain]:
     claims = domain_claims.claims_on([row.domain for row in rows])
-    found = [(row, claims.get(row.domain)) for row in rows]
+    rows_with_claims = [(row, claims.get(row.domain)) for row in rows]
     return [
         Domain(row, None, taken=True) if claim and claim.tenant_id != tenant_id else Domain(row, claim)
-        for row, claim in found
+        for row, claim in rows_with_claims
     ]

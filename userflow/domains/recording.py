@@ -124,10 +124,10 @@ def find_unrecorded(sender: object, *, tenant_id: UUID, **_: object) -> tuple[li
     with in_tenant(tenant_id, Purpose.RECORD), tenant_atomic():
         # Locked rows: a change under way is no problem.
         rows, claims = _compared(tenant_id)
-    found = [
+    differences = [
         f"{row.domain} {_says(change)}" for row in rows for change in _changes(row, claims.get(row.domain), tenant_id)
     ]
-    return found, partial(record_changes, tenant_id=tenant_id)
+    return differences, partial(record_changes, tenant_id=tenant_id)
 
 
 def _says(change: Change) -> str:

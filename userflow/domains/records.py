@@ -28,7 +28,7 @@ class Found(StrEnum):
 class Answer:
     """The result, with the values of other TXT records of this name."""
 
-    found: Found
+    outcome: Found
     values: tuple[str, ...] = ()
 
 

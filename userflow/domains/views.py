@@ -31,8 +31,8 @@ class DomainViewSet(InTenantViewSet):
 
         Domains of a tenant, oldest first.
         """
-        found = actions.list_domains(purpose=reading(principal_at(request)), **self.arguments())
-        return Response({"domains": [serializers.domain(each) for each in found]})
+        domains = actions.list_domains(purpose=reading(principal_at(request)), **self.arguments())
+        return Response({"domains": [serializers.domain(domain) for domain in domains]})
 
     @endpoint(
         serializers.DomainIn,
@@ -52,8 +52,8 @@ class DomainViewSet(InTenantViewSet):
     @endpoint(id="getDomain", query=NamedTenant, returns={200: serializers.DomainOut}, errors=[UnknownDomain, *TENANCY])
     def retrieve(self, request: Request, domain_id: str) -> Response:
         """Get a domain."""
-        found = actions.find_domain(purpose=reading(principal_at(request)), **self.arguments())
-        return Response(serializers.domain(found))
+        domain = actions.find_domain(purpose=reading(principal_at(request)), **self.arguments())
+        return Response(serializers.domain(domain))
 
     @endpoint(
         serializers.DomainChanges,
@@ -111,6 +111,6 @@ class DomainViewSet(InTenantViewSet):
 
         Another tenant can verify it from now on.
         """
-        named = self.arguments()
-        actions.delete_domain(by=principal_at(request), **named)
-        return Response({"message": "The domain was deleted.", "id": named["domain_id"]})
+        arguments = self.arguments()
+        actions.delete_domain(by=principal_at(request), **arguments)
+        return Response({"message": "The domain was deleted.", "id": arguments["domain_id"]})

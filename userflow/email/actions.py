@@ -27,9 +27,8 @@ from userflow.accounts.models import AdminUser, EndUser
 from userflow.accounts.principals import END_USER, Principal
 from userflow.accounts.rank import must_outrank
 from userflow.accounts.realms import END_USERS
-from userflow.credentials import attempts, pending_registrations, tickets
+from userflow.credentials import attempts, pending_registrations, tickets, unused_registrations
 from userflow.credentials import email_verification as proofs
-from userflow.credentials import unused_registrations as yielding
 from userflow.credentials.models import EmailProof, MailedCode, PendingRegistration
 from userflow.email import ownership
 from userflow.email.admin_proofs import verify_admin_email
@@ -85,9 +84,9 @@ def verify_email_by_token(*, token: str, registrant: Registrant) -> EndUser | Ad
             return verify_admin_email(token=token)
         with in_tenant(tenant_id, Purpose.WRITE) as tenant:
             valid = {"token_digest": hash_token(token), "expires_at__gt": now()}
-            proof = EmailProof.objects.filter(**valid).first()
-            if proof is not None:
-                return _verify(proof, registrant)
+            email_proof = EmailProof.objects.filter(**valid).first()
+            if email_proof is not None:
+                return _verify(email_proof, registrant)
             registration = first_or(PendingRegistration.objects.filter(**valid).exclude(password=""), EmailProofInvalid)
             return _complete(registration, registrant, tenant)
     except (NotAToken, UnknownTenant, EmailProofInvalid) as problem:
@@ -141,8 +140,8 @@ def _count_attempt(key: str, user_id: UUID | None) -> list[MailedCode]:
     else:
         # No other caller can use up the attempts of a caller who knows the id: only those with it count.
         valid &= Q(pk=user_id)
-    one = 0 if user_id else 1
-    own_one = Case(When(is_own, then=one), default=0)
+    increment = 0 if user_id else 1
+    own_increment = Case(When(is_own, then=increment), default=0)
     rows: list[MailedCode] = []
     # Of all callers together: each may register the address, and each registration has a code. The links go on.
     most, seconds = settings.LIMITS["email_codes"]
@@ -163,7 +162,10 @@ def _count_attempt(key: str, user_id: UUID | None) -> list[MailedCode]:
             # Locked in one order, as everywhere; those that a parallel attempt has used up are left out.
             compared = list(waiting.filter(pk__in=chosen or [uuid4()]).order_by("pk").select_for_update())
             counted = model._default_manager.filter(pk__in=[row.pk for row in compared] or [uuid4()])
-            counted.update(own_wrong_codes=F("own_wrong_codes") + own_one, wrong_codes=F("wrong_codes") + one - own_one)
+            counted.update(
+                own_wrong_codes=F("own_wrong_codes") + own_increment,
+                wrong_codes=F("wrong_codes") + increment - own_increment,
+            )
             rows += compared
     return rows
 
@@ -173,28 +175,28 @@ def _guesser(key: str, user_id: UUID | None) -> str:
     return f"{key} {user_id or attempts.caller_network() or ''}"
 
 
-def _verify(proof: EmailProof, registrant: Registrant) -> EndUser:
+def _verify(email_proof: EmailProof, registrant: Registrant) -> EndUser:
     """Consume the proof and mark the address verified. Of two concurrent requests, one wins."""
-    compared = _check_password(proof.pk, registrant)
+    compared = _check_password(email_proof.pk, registrant)
     with unique_or(EmailTaken), tenant_atomic():
         # Lock the user first, as everywhere: another order could deadlock.
-        user = EndUser.objects.select_for_update().filter(pk=proof.pk, active=True).first()
-        spent, _ = EmailProof.objects.filter(pk=proof.pk, token_digest=proof.token_digest).delete()
+        user = EndUser.objects.select_for_update().filter(pk=email_proof.pk, active=True).first()
+        spent, _ = EmailProof.objects.filter(pk=email_proof.pk, token_digest=email_proof.token_digest).delete()
         if not spent or user is None:
             raise EmailProofInvalid
         is_own = _is_registrant(user, registrant, compared)
-        unverified, changed = user.email_verified_at is None, user.email_key != proof.email_key
+        unverified, changed = user.email_verified_at is None, user.email_key != email_proof.email_key
         if changed:
-            _reject_strange_change(proof.email_key, is_own=is_own)
-            yielding.release_addresses([proof.email_key], to="verification")
+            _reject_strange_change(email_proof.email_key, is_own=is_own)
+            unused_registrations.release_addresses([email_proof.email_key], to="verification")
         else:
-            yielding.end_pending([proof.email_key])
-        user.email, user.email_key, user.email_verified_at = proof.email, proof.email_key, now()
+            unused_registrations.end_pending([email_proof.email_key])
+        user.email, user.email_key, user.email_verified_at = email_proof.email, email_proof.email_key, now()
         user.save(update_fields=["email", "email_key", "email_verified_at", "updated_at"])
         if changed:
             index_after_commit({user.pk: user.email_key})
             tickets.end_tickets(END_USERS, user.pk, purposes=tickets.OF_ADDRESS)
-            end_sessions(END_USERS, user_id=user.pk, keep=proof.session_id, reason="email_changed")
+            end_sessions(END_USERS, user_id=user.pk, keep=email_proof.session_id, reason="email_changed")
         ended = ownership.end_unverified_use(user) if unverified and not is_own else {}
         details = {"changed": changed, "registrant": is_own, **ended}
         record_for_tenant("email.proven", target=("end_user", user.pk), details=details)
@@ -229,7 +231,7 @@ def _complete(row: PendingRegistration, registrant: Registrant, tenant: lookup.T
     with unique_or(EmailTaken), tenant_atomic():
         _is_registrant(pending_registrations.user_of(row), replace(registrant, current_password=None), None)
         # Users first, as everywhere, then the registrations: another order could deadlock.
-        unused = yielding.giving_way(row.email_key).exclude(EndUser.YIELDS)
+        unused = unused_registrations.giving_way(row.email_key).exclude(EndUser.YIELDS)
         holder = unused.select_for_update(of=("self",)).first()
         if holder is None:
             return pending_registrations.complete(row)
@@ -294,9 +296,9 @@ def send_email_proof(*, tenant_id: UUID, user_id: UUID, by: Principal) -> str:
         if pending is None and user.email_verified_at is not None:
             raise AlreadyVerified
         limit_mails("resend_by_admin", f"{tenant_id} {user_id}", "Too many mails for this user.", limits="email_resend")
-        proof = pending or EmailProof.objects.select_for_update().filter(user=user, expires_at__gt=now()).first()
-        if proof is not None:
-            proofs.repeat_proof(user, proof, tenant)
+        email_proof = pending or EmailProof.objects.select_for_update().filter(user=user, expires_at__gt=now()).first()
+        if email_proof is not None:
+            proofs.repeat_proof(user, email_proof, tenant)
         else:
             proofs.start_proof(user, user.email, user.email_key, tenant)
         record_for_tenant("email.proof_sent", target=("end_user", user.pk), details={"changes": pending is not None})
@@ -325,7 +327,7 @@ def mark_email_verified(*, tenant_id: UUID, user_id: UUID, reason: str, by: Prin
         record_for_tenant("email.proven", target=("end_user", user.pk), details=details)
         if any(ended.values()):
             proofs.tell_of_ended_use(user)
-        yielding.end_pending([user.email_key])
+        unused_registrations.end_pending([user.email_key])
         publish("end_user.email_verified", {"user_id": user.pk, "email": user.email})
     return user
 
@@ -394,26 +396,32 @@ def send_if_waiting(key: str, values: Mapping[str, object]) -> None:
     owner = EndUser.objects.select_for_update().filter(email_key=key).first()
     if owner is not None and user_id in (None, owner.pk):
         _send_to_owner(owner, tenant)
-    if owner is not None and (user_id == owner.pk or not yielding.giving_way(key).exists()):
+    if owner is not None and (user_id == owner.pk or not unused_registrations.giving_way(key).exists()):
         return
     mailed = pending_registrations.resend(key, tenant, registration_id=user_id)
     if owner is not None or mailed:
         return
-    wanted = EmailProof.objects.filter(email_key=key, expires_at__gt=now()).order_by("-created_at")
+    waiting_proofs = EmailProof.objects.filter(email_key=key, expires_at__gt=now()).order_by("-created_at")
     if user_id is not None:
-        wanted = wanted.filter(pk=user_id)
-    for changing_id in list(wanted.values_list("pk", flat=True)[:MAX_PENDING]):
-        proof = wanted.select_for_update(of=("self",)).select_related("user").filter(pk=changing_id).first()
-        if proof is not None and proof.user.active:
-            proofs.repeat_proof(proof.user, proof, tenant)
+        waiting_proofs = waiting_proofs.filter(pk=user_id)
+    for changing_id in list(waiting_proofs.values_list("pk", flat=True)[:MAX_PENDING]):
+        email_proof = (
+            waiting_proofs.select_for_update(of=("self",)).select_related("user").filter(pk=changing_id).first()
+        )
+        if email_proof is not None and email_proof.user.active:
+            proofs.repeat_proof(email_proof.user, email_proof, tenant)
 
 
 def _send_to_owner(owner: EndUser, tenant: lookup.TenantContext) -> None:
-    proof = EmailProof.objects.select_for_update().filter(user=owner).first()
+    email_proof = EmailProof.objects.select_for_update().filter(user=owner).first()
     # A pending proof of another address of this user stays as it is.
-    if not owner.active or owner.email_verified_at is not None or (proof and proof.email_key != owner.email_key):
+    if (
+        not owner.active
+        or owner.email_verified_at is not None
+        or (email_proof and email_proof.email_key != owner.email_key)
+    ):
         return
-    if proof is not None and proof.expires_at > now():
-        proofs.repeat_proof(owner, proof, tenant)
+    if email_proof is not None and email_proof.expires_at > now():
+        proofs.repeat_proof(owner, email_proof, tenant)
     else:
         proofs.start_proof(owner, owner.email, owner.email_key, tenant)

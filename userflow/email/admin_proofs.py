@@ -63,18 +63,18 @@ def verify_admin_email(*, token: str) -> AdminUser:
     user_id = valid.values_list("user_id", flat=True).first()
     with unique_or(AdminNameTaken), transaction.atomic():
         # Lock the user first, as in a change: another order could deadlock.
-        found = AdminUser.objects.select_for_update(no_key=True).filter(pk__in=[user_id], active=True)
-        user = found.first()
-        proof = valid.first() if user is not None else None
-        if user is None or proof is None:
+        users = AdminUser.objects.select_for_update(no_key=True).filter(pk__in=[user_id], active=True)
+        user = users.first()
+        email_proof = valid.first() if user is not None else None
+        if user is None or email_proof is None:
             raise EmailProofInvalid
-        proof.delete()
-        changed = user.email_key != proof.email_key
-        user.email, user.email_verified_at = proof.email, now()
+        email_proof.delete()
+        changed = user.email_key != email_proof.email_key
+        user.email, user.email_verified_at = email_proof.email, now()
         user.save(update_fields=["email", "email_key", "email_verified_at", "updated_at"])
         if changed:
             # Password reset links were sent to the old address.
             tickets.end_tickets(ADMINS, user.pk, purposes=[tickets.PASSWORD_RESET])
-            end_sessions(ADMINS, user_id=user.pk, keep=proof.session_id, reason="email_changed")
+            end_sessions(ADMINS, user_id=user.pk, keep=email_proof.session_id, reason="email_changed")
         ADMINS.record_about(user, "email.proven", {"changed": changed})
     return user

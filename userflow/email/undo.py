@@ -20,8 +20,7 @@ from tenants.states import Purpose
 from userflow.accounts.event_payloads import person
 from userflow.accounts.models import Account, EndUser
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
-from userflow.credentials import attempts
-from userflow.credentials import unused_registrations as yielding
+from userflow.credentials import attempts, unused_registrations
 from userflow.credentials.models import AdminEmailProof, AdminEmailUndo, EmailProof, EndUserEmailUndo
 from userflow.errors import AdminNameTaken, EmailTaken, EmailUndoInvalid
 from userflow.events.outbox import publish
@@ -100,7 +99,7 @@ def _undo(realm: Realm, token: str) -> Account:
             waiting = EmailProof if realm is END_USERS else AdminEmailProof
             waiting._default_manager.filter(user_id=user.pk).delete()
             if realm is END_USERS and user.email_key != link.email_key:
-                yielding.release_addresses([link.email_key], to="undo")
+                unused_registrations.release_addresses([link.email_key], to="undo")
             user.email, user.email_key, user.email_verified_at = link.email, link.email_key, now()
             user.save(update_fields=["email", "email_key", "email_verified_at", "updated_at"])
             ended = end_everything(realm, user_id=user.pk, reason="email_change_undone")

@@ -60,17 +60,17 @@ class EmailVerificationViewSet(ApiViewSet):
         verification of a user's address ends the sessions and removes the factors from before, unless the request shows
         that the user sends it: by the user's access token, an enrollment ticket or `current_password`.
         """
-        asked = self.valid(serializers.VerifyEmailIn)
+        fields = self.valid(serializers.VerifyEmailIn)
         principal = request.user if isinstance(request.user, Principal) else None
         registrant = actions.Registrant(
-            principal, request.META.get("HTTP_X_ENROLLMENT_TICKET"), asked.get("current_password")
+            principal, request.META.get("HTTP_X_ENROLLMENT_TICKET"), fields.get("current_password")
         )
         user: EndUser | AdminUser
-        if "token" in asked:
-            user = actions.verify_email_by_token(token=asked["token"], registrant=registrant)
+        if "token" in fields:
+            user = actions.verify_email_by_token(token=fields["token"], registrant=registrant)
         else:
-            fields = {name: asked[name] for name in ("tenant_id", "email", "code")}
-            user = actions.verify_email_by_code(**fields, user_id=asked.get("user_id"), registrant=registrant)
+            address = {name: fields[name] for name in ("tenant_id", "email", "code")}
+            user = actions.verify_email_by_code(**address, user_id=fields.get("user_id"), registrant=registrant)
         body = {"message": "The address is verified.", "user_id": user.pk, "email": user.email, "verified": True}
         return Response(body)
 

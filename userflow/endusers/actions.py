@@ -29,9 +29,8 @@ from userflow.accounts.principals import END_USER, Principal
 from userflow.accounts.rank import must_outrank
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
-from userflow.credentials import attempts, passwords, pending_registrations, tickets
+from userflow.credentials import attempts, passwords, pending_registrations, tickets, unused_registrations
 from userflow.credentials import email_verification as proofs
-from userflow.credentials import unused_registrations as yielding
 from userflow.credentials.models import EmailProof
 from userflow.email import undo
 from userflow.endusers import queries
@@ -83,7 +82,7 @@ def register_end_user(
     itself (`pending_registrations`): the user is not stored yet, there is no ticket, and a taken address gets the same
     response. `by` is the caller, None without a token. A caller with `endusers:write` may register users where the client
     takes no self-registration, and users of another provider than `local`, who replace an unused registration if they have no
-    password; see `yielding`. Metadata and external id of other callers are ignored.
+    password; see `unused_registrations`. Metadata and external id of other callers are ignored.
 
     Raises UnknownTenant, UnknownClient, RegistrationClosed, ForeignProvider, InsufficientScope, EmailTaken,
     ExternalIdTaken, WeakPassword, TenantSuspended, TenantBusy, TooManyFromAddress.
@@ -122,7 +121,7 @@ def register_end_user(
             user.metadata, user.app_metadata, user.external_id = metadata or {}, app_metadata or {}, external_id
         with unique_or(EmailTaken, **EXTERNAL_ID_TAKEN), tenant_atomic():
             if replaces:
-                yielding.release_addresses([key], to="registration")
+                unused_registrations.release_addresses([key], to="registration")
             return user, _store(user, tenant)
 
 
@@ -136,8 +135,8 @@ def _register_pending(
     key = email_key(email)
     pending_registrations.limit_waiting(key)
     encoded = pending_registrations.hash_password(key, password, tenant)
-    holders = EndUser.objects.filter(Q(email_key=key) | yielding.reserving(key))
-    holders = holders.exclude(pk__in=yielding.giving_way(key).values("pk"))
+    holders = EndUser.objects.filter(Q(email_key=key) | unused_registrations.reserving(key))
+    holders = holders.exclude(pk__in=unused_registrations.giving_way(key).values("pk"))
     with tenant_atomic():
         holder = holders.first()
         user = pending_registrations.start(
@@ -169,7 +168,7 @@ def _reject_taken(key: str, *, replaces: bool) -> None:
     An unused registration gives it up to a user without a password whom an admin creates, not to another password. This is
     cheaper than a hash; the unique index decides races.
     """
-    holders = EndUser.objects.filter(Q(email_key=key) | yielding.reserving(key))
+    holders = EndUser.objects.filter(Q(email_key=key) | unused_registrations.reserving(key))
     if (holders.exclude(EndUser.YIELDS) if replaces else holders).exists():
         raise EmailTaken
 
@@ -202,9 +201,9 @@ def list_end_users(
     case-insensitive), `external_id` (exact), `project_id` (of the users' clients). `purpose` is what the caller enters the
     tenant for. Raises CursorInvalid, UnknownTenant, TenantSuspended, TenantBusy.
     """
-    asked = filters
-    mark = orjson.dumps(["end users", tenant_id, sorted(asked.items())])
-    position = read_cursor(cursor, key=keys.platform_key(), asked=mark) if cursor is not None else None
+    all_filters = filters
+    list_key = orjson.dumps(["end users", tenant_id, sorted(all_filters.items())])
+    position = read_cursor(cursor, key=keys.platform_key(), list_id=list_key) if cursor is not None else None
     filters = dict(filters)
     project = filters.pop("project_id", None)
     if project is not None:
@@ -212,27 +211,27 @@ def list_end_users(
             Client.objects.filter(tenant_id=tenant_id, project_id=project).values_list("id", flat=True)
         )
     with in_tenant(tenant_id, purpose):
-        record_list_read(asked)
+        record_list_read(all_filters)
         if position is None:
-            found = queries.page_of_end_users(filters=filters, page=page, limit=limit)
+            part = queries.page_of_end_users(filters=filters, page=page, limit=limit)
         else:
             page = position.page
-            found = queries.page_behind(
+            part = queries.page_behind(
                 filters=filters, created_at=position.created_at, user_id=position.id, limit=limit
             )
     following = None
-    if found.last is not None:
-        following = write_cursor(Position(*found.last, page + 1), key=keys.platform_key(), asked=mark)
-    return Page(found.rows, page, limit, found.total, following)
+    if part.last is not None:
+        following = write_cursor(Position(*part.last, page + 1), key=keys.platform_key(), list_id=list_key)
+    return Page(part.rows, page, limit, part.total, following)
 
 
 def read_end_user(*, tenant_id: UUID, user_id: UUID, purpose: Purpose = Purpose.READ) -> orjson.Fragment:
-    """One end user with metadata, factors, roles and groups, as ready JSON. Raises UnknownUser."""
+    """Return one end user with metadata, factors, roles and groups, as ready JSON. Raises UnknownUser."""
     with in_tenant(tenant_id, purpose):
-        found = queries.one_end_user(user_id)
-    if found is None:
+        end_user = queries.one_end_user(user_id)
+    if end_user is None:
         raise UnknownUser
-    return found
+    return end_user
 
 
 def update_end_user(
@@ -256,11 +255,11 @@ def update_end_user(
     """
     changes = dict(changes)
     # Compare the kind too: an import may give an end user the id of an admin.
-    own = by.kind == END_USER and by.id == user_id
-    if own:
+    is_own = by.kind == END_USER and by.id == user_id
+    if is_own:
         reject_third_party(by)
         changes = {field: value for field, value in changes.items() if field not in NOT_BY_USERS}
-    proven = own and changes.get("email", by.user["email"]) != by.user["email"]
+    proven = is_own and changes.get("email", by.user["email"]) != by.user["email"]
     if proven:
         require_assurance(Action.CHANGE_OWN_EMAIL, by)
         _reject_in_vain(tenant_id, user_id, changes["email"])
@@ -272,16 +271,16 @@ def update_end_user(
     ):
         user = _locked(user_id)
         check()
-        moves = changes.get("email", user.email) != user.email
-        if own and moves:
+        address_changes = changes.get("email", user.email) != user.email
+        if is_own and address_changes:
             if not proven:  # the address has changed since the token was checked
                 raise proof_missing()
             require_active_session(END_USERS, by)
-        elif not own:
-            if moves:
+        elif not is_own:
+            if address_changes:
                 require_assurance(Action.CHANGE_EMAIL_OF_OTHERS, by)
             must_outrank(by, user)
-        _apply(user, changes, tenant, own=own, keep=by.session_id if own else None)
+        _apply(user, changes, tenant, is_own=is_own, keep=by.session_id if is_own else None)
     return user
 
 
@@ -306,12 +305,12 @@ def _locked(user_id: UUID) -> EndUser:
 
 
 def _apply(
-    user: EndUser, changes: dict[str, Any], tenant: lookup.TenantContext, *, own: bool, keep: UUID | None
+    user: EndUser, changes: dict[str, Any], tenant: lookup.TenantContext, *, is_own: bool, keep: UUID | None
 ) -> None:
-    """Store changes of a locked user, `own` ones or by others; `keep` is the session that goes on when the address changes."""
-    asked, old_key = sorted(changes), user.email_key
+    """Store changes of a locked user, own or by others; `keep` is the session that goes on when the address changes."""
+    changed_fields, old_key = sorted(changes), user.email_key
     if "email" in changes:
-        _change_address(user, changes, tenant, keep=keep, own=own)
+        _change_address(user, changes, tenant, keep=keep, is_own=is_own)
     for field, value in changes.items():
         setattr(user, field, value)
     user.email_key = email_key(user.email)
@@ -322,14 +321,14 @@ def _apply(
         index_after_commit({user.pk: user.email_key})
         proofs.start_proof(user, user.email, user.email_key, tenant)
         end_sessions(END_USERS, user_id=user.pk, keep=keep, reason="email_changed")
-    record_for_tenant("end_user.updated", target=("end_user", user.pk), details={"changed": asked})
+    record_for_tenant("end_user.updated", target=("end_user", user.pk), details={"changed": changed_fields})
     # An address that waits for verification has changed nothing yet.
     if changed := sorted(changes.keys() & {"name", "email", "language", "metadata", *NOT_BY_USERS}):
         publish("end_user.updated", person(user, changed=changed))
 
 
 def _change_address(
-    user: EndUser, changes: dict[str, Any], tenant: lookup.TenantContext, *, own: bool, keep: UUID | None
+    user: EndUser, changes: dict[str, Any], tenant: lookup.TenantContext, *, is_own: bool, keep: UUID | None
 ) -> None:
     """Apply a new address in `changes` now, or keep it pending until it is verified.
 
@@ -340,21 +339,23 @@ def _change_address(
     Users who change their own address to a taken one are told by EmailTaken, unless the tenant requires verified addresses:
     then the change waits like any other, for a mail that its owner gets in another form, as at a registration.
     """
-    wanted, key = changes["email"], email_key(changes["email"])
+    new_email, key = changes["email"], email_key(changes["email"])
     if key == user.email_key:
         # Another spelling of the same address: a pending change to another address is cancelled.
         proofs.give_up_changes([user.pk])
         return
     pending = _must_wait(user, tenant)
     is_held = _is_held(key, user, pending=pending)
-    if is_held and not (own and proofs.is_required(tenant)):
+    if is_held and not (is_own and proofs.is_required(tenant)):
         raise EmailTaken
     proofs.limit_changes(user.pk)
     undo.offer_undo(END_USERS, user, tenant, pending=pending)
     if pending:
-        keeping = EndUser.objects.filter(email_key=key).exclude(pk__in=yielding.giving_way(key).values("pk"))
+        keeping = EndUser.objects.filter(email_key=key).exclude(
+            pk__in=unused_registrations.giving_way(key).values("pk")
+        )
         holder = keeping.exclude(pk=user.pk).first() if is_held else None
-        proofs.start_proof(user, wanted, key, tenant, keep=keep, mails=holder is None)
+        proofs.start_proof(user, new_email, key, tenant, keep=keep, mails=holder is None)
         if holder is not None:
             tell_owner(holder, tenant)
         del changes["email"]
@@ -369,8 +370,10 @@ def _must_wait(user: EndUser, tenant: lookup.TenantContext) -> bool:
 
 def _is_held(key: str, user: EndUser, *, pending: bool) -> bool:
     """Return whether another user has the address and does not give it up."""
-    held = Q(email_key=key) & ~EndUser.YIELDS if pending else Q(email_key=key) | yielding.reserving(key)
-    return EndUser.objects.filter(held).exclude(pk=user.pk).exists()
+    holder_condition = (
+        Q(email_key=key) & ~EndUser.YIELDS if pending else Q(email_key=key) | unused_registrations.reserving(key)
+    )
+    return EndUser.objects.filter(holder_condition).exclude(pk=user.pk).exists()
 
 
 def set_end_user_active(*, tenant_id: UUID, user_id: UUID, active: bool, by: Principal) -> EndUser:

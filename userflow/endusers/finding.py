@@ -44,7 +44,7 @@ def find_end_users(
         rows = rows.filter(tenant_id=by.tenant_id)
     ids = list(rows.order_by("tenant_id").values_list("tenant_id", "user_id")[: MOST_FOUND + 1])
     tenants = Tenant.objects.exclude(database__status__in=GONE).in_bulk([tenant_id for tenant_id, _ in ids])
-    found = [FoundEndUser(user, tenants[tenant_id]) for tenant_id, user in ids if tenant_id in tenants]
-    details = {"by": "address" if email_key else "id", "matches": len(found)}
+    users = [FoundEndUser(user, tenants[tenant_id]) for tenant_id, user in ids if tenant_id in tenants]
+    details = {"by": "address" if email_key else "id", "matches": len(users)}
     record_for_platform("people.searched", tenant_id=by.tenant_id, details=details)
-    return found
+    return users

@@ -37,13 +37,13 @@ def record_list_read(filters: Mapping[str, object]) -> None:
     read-only while the tenant is moved or migrated, the read succeeds without an event.
     """
     tenant, origin = current_tenant(), current_origin()
-    asked = orjson.dumps([tenant.tenant_id, origin.actor_kind, origin.actor_id, sorted(filters.items())])
-    if _recorded.get(asked, 0) > time.time() or not tenant.allows(Purpose.EDIT_USERS):
+    list_key = orjson.dumps([tenant.tenant_id, origin.actor_kind, origin.actor_id, sorted(filters.items())])
+    if _recorded.get(list_key, 0) > time.time() or not tenant.allows(Purpose.EDIT_USERS):
         return
-    key = keyed_digest(asked.decode(), key=keys.platform_key(), purpose="list read").hex()
+    key = keyed_digest(list_key.decode(), key=keys.platform_key(), purpose="list read").hex()
     used = ratelimit.count(group="list_read", key=key, limit=1, period=SECONDS)
     with _lock:
-        _recorded[asked] = used.reset_at
+        _recorded[list_key] = used.reset_at
         if len(_recorded) > _MOST_KEPT:
             _recorded.popitem(last=False)
     if used.limited:

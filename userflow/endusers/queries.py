@@ -137,11 +137,11 @@ def page_behind(*, filters: Mapping[str, object], created_at: datetime, user_id:
 def _with_providers(cursor: CursorWrapper, filters: Mapping[str, object]) -> dict[str, object]:
     """Replace the provider by its spellings in use."""
     filters = dict(filters)
-    wanted = filters.pop("provider", None)
-    if wanted is None:
+    provider = filters.pop("provider", None)
+    if provider is None:
         return filters
-    found = _providers(cursor, str(wanted))
-    return filters | ({"provider": found[0]} if len(found) == 1 else {"providers": found})
+    spellings = _providers(cursor, str(provider))
+    return filters | ({"provider": spellings[0]} if len(spellings) == 1 else {"providers": spellings})
 
 
 def _after(cursor: CursorWrapper, where: str, values: list[Any], limit: int, *, by_text: bool) -> list[str]:
@@ -193,12 +193,12 @@ def _far_rows(where: str, values: list[Any], part: Slice) -> Query:
     return Query(sql, [*values, part.offset])
 
 
-def _providers(cursor: CursorWrapper, wanted: str) -> list[str]:
+def _providers(cursor: CursorWrapper, provider: str) -> list[str]:
     """Return all spellings of the provider in use, which differ in case."""
     cursor.execute(
         "SELECT provider FROM userflow_endusercount WHERE lower(provider) = lower(%s)"
         " GROUP BY provider HAVING sum(users) > 0 ORDER BY provider",
-        [wanted],
+        [provider],
     )
     return [name for (name,) in cursor]
 

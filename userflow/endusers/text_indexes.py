@@ -81,12 +81,12 @@ def _todo(only: Sequence[str]) -> list[TenantDatabase]:
     if not only:
         large = IndexedEndUser.objects.values("tenant_id").annotate(users=Count("*")).filter(users__gte=LARGE)
         return list(mappings.filter(pk__in=[row["tenant_id"] for row in large]))
-    found = list(mappings.filter(tenant__slug__in=only))
-    if missing := set(only) - {mapping.tenant.slug for mapping in found}:
+    chosen = list(mappings.filter(tenant__slug__in=only))
+    if missing := set(only) - {mapping.tenant.slug for mapping in chosen}:
         raise UnknownTenant(
             f"No active tenant has this slug: {', '.join(sorted(missing))}. `list_tenants` shows all tenants."
         )
-    return found
+    return chosen
 
 
 def _index(mapping: TenantDatabase) -> Outcome:
@@ -109,11 +109,11 @@ def _index(mapping: TenantDatabase) -> Outcome:
 
 
 def _index_alone(raw: databases.Raw) -> tuple[Result, str]:
-    found = raw.execute(
+    valid_indexes = raw.execute(
         "SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
         " WHERE i.indrelid = 'userflow_enduser'::regclass AND i.indisvalid"
     ).fetchall()
-    missing = [name for name in _INDEXES if (name,) not in found]
+    missing = [name for name in _INDEXES if (name,) not in valid_indexes]
     if not missing:
         return Result.EXIST, ""
     if not has_extension(raw):

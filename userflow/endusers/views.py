@@ -96,10 +96,10 @@ class EndUserListViewSet(ApiViewSet):
     ) -> Response:
         tenant_id = tenant_at(request, tenant_id)
         purpose = reading(principal_at(request))
-        found = actions.list_end_users(
+        users = actions.list_end_users(
             tenant_id=tenant_id, page=page, limit=limit, filters=filters, cursor=cursor, purpose=purpose
         )
-        return Response({**found.totals(), "users": found.rows, "next_cursor": found.next_cursor})
+        return Response({**users.totals(), "users": users.rows, "next_cursor": users.next_cursor})
 
 
 class RegistrationViewSet(ApiViewSet):
@@ -140,8 +140,8 @@ class RegistrationViewSet(ApiViewSet):
             tenant_at(request, fields["tenant_id"])
 
         user, ticket = actions.register_end_user(**fields, by=caller)
-        stated = {"user_id": user.pk, "tenant_id": fields["tenant_id"], "message": "The user is registered."}
-        body = fields_of(serializers.RegisteredEndUserOut, user, **stated)
+        response_fields = {"user_id": user.pk, "tenant_id": fields["tenant_id"], "message": "The user is registered."}
+        body = fields_of(serializers.RegisteredEndUserOut, user, **response_fields)
         return Response(body, status=201, headers={**NO_STORE, **ticket_header(ticket)})
 
 
@@ -178,10 +178,12 @@ class EndUserViewSet(ApiViewSet):
         """
         tenant, user = self._named(request, tenant_id, user_id, "endusers:write")
         by = principal_at(request)
-        fields = serializers.EndUserChanges if by.kind == END_USER else serializers.EndUserChangesByAdmins
-        asked = self.valid(fields)
-        changes = without_proof(asked)
-        changed = actions.update_end_user(tenant_id=tenant, user_id=user, by=by, changes=changes, proof=proof_in(asked))
+        serializer = serializers.EndUserChanges if by.kind == END_USER else serializers.EndUserChangesByAdmins
+        fields = self.valid(serializer)
+        changes = without_proof(fields)
+        changed = actions.update_end_user(
+            tenant_id=tenant, user_id=user, by=by, changes=changes, proof=proof_in(fields)
+        )
         message = "The profile is updated."
         if changes.get("email", changed.email) != changed.email:
             message += " The new address applies once it is verified; see the mail that was sent there."
@@ -241,8 +243,8 @@ class EndUserViewSet(ApiViewSet):
 
         Deactivating ends all sessions of the user.
         """
-        asked = self.valid(serializers.EndUserActiveIn)
-        return _activity(request, tenant_at(request, asked["tenant_id"]), asked["user_id"], active=asked["active"])
+        fields = self.valid(serializers.EndUserActiveIn)
+        return _activity(request, tenant_at(request, fields["tenant_id"]), fields["user_id"], active=fields["active"])
 
     @endpoint(
         serializers.UserInTenantIn,
@@ -256,8 +258,8 @@ class EndUserViewSet(ApiViewSet):
 
         Soft delete: the record is kept, sign-in is rejected and all sessions end.
         """
-        asked = self.valid(serializers.UserInTenantIn)
-        return _deactivate(request, tenant_at(request, asked["tenant_id"]), asked["user_id"])
+        fields = self.valid(serializers.UserInTenantIn)
+        return _deactivate(request, tenant_at(request, fields["tenant_id"]), fields["user_id"])
 
     @endpoint(
         serializers.UserInTenantIn,
@@ -272,11 +274,11 @@ class EndUserViewSet(ApiViewSet):
         Hard delete: the user is deleted with all dependent records, for good. The last active user of a tenant cannot
         be erased.
         """
-        asked = self.valid(serializers.UserInTenantIn)
-        tenant = tenant_at(request, asked["tenant_id"])
-        deleted = actions.erase_end_user(tenant_id=tenant, user_id=asked["user_id"], by=principal_at(request))
+        fields = self.valid(serializers.UserInTenantIn)
+        tenant = tenant_at(request, fields["tenant_id"])
+        deleted = actions.erase_end_user(tenant_id=tenant, user_id=fields["user_id"], by=principal_at(request))
         message = "The user and all dependent records are deleted."
-        return Response({"message": message, "user_id": asked["user_id"], "deleted": deleted})
+        return Response({"message": message, "user_id": fields["user_id"], "deleted": deleted})
 
 
 class MappingViewSet(ApiViewSet):
@@ -293,9 +295,9 @@ class MappingViewSet(ApiViewSet):
 
         For operators with `tenants:read` and for the tenant's admins.
         """
-        asked = self.valid_query(serializers.MappingQuery)
+        query = self.valid_query(serializers.MappingQuery)
         principal = principal_at(request)
-        tenant = tenant_at(request, asked["tenant_id"])
+        tenant = tenant_at(request, query["tenant_id"])
         if principal.kind not in (OPERATOR, ADMIN) or (
             principal.kind == OPERATOR and not principal.may("tenants:read")
         ):

@@ -87,8 +87,8 @@ class WebhookEndpoint(TenantModel):
     @classmethod
     def disable_again(cls, matches: Sequence[Match]) -> None:
         """Disable endpoints of a restored database that were disabled since its backup, or had another address or secret."""
-        found = cls._base_manager.filter(pk__in=[match.pk for match in matches])
-        found.update(enabled=False, disabled_reason=cls.BY_ADMIN, updated_at=timezone.now())
+        endpoints = cls._base_manager.filter(pk__in=[match.pk for match in matches])
+        endpoints.update(enabled=False, disabled_reason=cls.BY_ADMIN, updated_at=timezone.now())
 
     def __str__(self) -> str:
         return str(self.id)

@@ -54,19 +54,19 @@ def publish_for_each(event: str, rows: Iterable[Mapping[str, object]]) -> None:
     may be a generator. This reads the tenant's database and not the tenant context: a long run must not miss an endpoint
     that was created after its start.
     """
-    wanted = list(filters_for(event))
+    subscribed_filters = list(filters_for(event))
     with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute(_HAS_SUBSCRIBERS, [wanted])
+        cursor.execute(_HAS_SUBSCRIBERS, [subscribed_filters])
         if not cursor.fetchone()[0]:
             return
     batch: list[tuple[str, str, UUID | None, str]] = []
     for data in rows:
         batch.append(_message(event, data))
         if len(batch) == AT_ONCE:
-            _write_each(event, batch, wanted)
+            _write_each(event, batch, subscribed_filters)
             batch = []
     if batch:
-        _write_each(event, batch, wanted)
+        _write_each(event, batch, subscribed_filters)
 
 
 def publish_to(endpoint_id: UUID, event: str, data: Mapping[str, object]) -> str:
@@ -108,9 +108,9 @@ def _message(event: str, data: Mapping[str, object]) -> tuple[str, str, UUID | N
     return new_message_id(), event, UUID(str(subject)) if subject else None, as_json(payload).decode()
 
 
-def _write_each(event: str, batch: list[tuple[str, str, UUID | None, str]], wanted: list[str]) -> None:
-    columns = [[message[place] for message in batch] for place in (0, 2, 3)]
-    _write(_INSERT_EACH, [event, *columns, wanted])
+def _write_each(event: str, batch: list[tuple[str, str, UUID | None, str]], subscribed_filters: list[str]) -> None:
+    columns = [[message[column] for message in batch] for column in (0, 2, 3)]
+    _write(_INSERT_EACH, [event, *columns, subscribed_filters])
 
 
 def _write(statement: str, values: Sequence[SqlValue | list[str | UUID | None]]) -> None:

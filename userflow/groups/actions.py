@@ -30,8 +30,8 @@ def list_groups(
     `name` matches a part of the name, case-insensitively; `user_id` is a member of the groups.
     """
     with in_tenant(tenant_id, Purpose.READ):
-        found = filtered(Group.objects.all(), name__icontains=name, memberships__user_id=user_id)
-        return page_of(found.prefetch_related("roles").order_by("-created_at", "-id"), page, limit)
+        groups = filtered(Group.objects.all(), name__icontains=name, memberships__user_id=user_id)
+        return page_of(groups.prefetch_related("roles").order_by("-created_at", "-id"), page, limit)
 
 
 def find_group(*, tenant_id: UUID, group_id: UUID) -> Group:
@@ -147,8 +147,8 @@ def remove_members(*, tenant_id: UUID, by: Principal, group_id: UUID, user_ids: 
 
 
 def _found(group_id: UUID, *, lock: bool = False) -> Group:
-    found = Group.objects.select_for_update(no_key=True) if lock else Group.objects.all()
-    return first_or(found.filter(pk=group_id), UnknownGroup)
+    groups = Group.objects.select_for_update(no_key=True) if lock else Group.objects.all()
+    return first_or(groups.filter(pk=group_id), UnknownGroup)
 
 
 def _with_roles(group: Group) -> Group:

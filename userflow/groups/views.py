@@ -32,8 +32,8 @@ class GroupViewSet(InTenantViewSet):
 
         Groups of a tenant with their roles, newest first.
         """
-        found = actions.list_groups(**self.arguments())
-        return Response({"groups": [serializers.record(group) for group in found.rows], **found.totals()})
+        page = actions.list_groups(**self.arguments())
+        return Response({"groups": [serializers.record(group) for group in page.rows], **page.totals()})
 
     @endpoint(
         serializers.GroupIn,
@@ -83,9 +83,9 @@ class GroupViewSet(InTenantViewSet):
 
         Its members lose the roles of the group at their next request. The users stay.
         """
-        named = self.arguments()
-        actions.delete_group(by=principal_at(request), **named)
-        return Response({"message": "The group is deleted.", "id": named["group_id"]})
+        arguments = self.arguments()
+        actions.delete_group(by=principal_at(request), **arguments)
+        return Response({"message": "The group is deleted.", "id": arguments["group_id"]})
 
     @endpoint(
         id="listGroupMembers",
@@ -98,8 +98,8 @@ class GroupViewSet(InTenantViewSet):
 
         Newest first.
         """
-        found = actions.list_members(**self.arguments())
-        return Response({"users": found.rows, **found.totals(), "next_cursor": found.next_cursor})
+        page = actions.list_members(**self.arguments())
+        return Response({"users": page.rows, **page.totals(), "next_cursor": page.next_cursor})
 
     @endpoint(
         UserIdsIn,
@@ -113,9 +113,11 @@ class GroupViewSet(InTenantViewSet):
 
         All of the users are added, or none: unknown users return 404 with their ids. Members stay members.
         """
-        asked = self.arguments()
-        changed = actions.add_members(by=principal_at(request), **asked)
-        return Response({"message": "The users are in the group.", "group_id": asked["group_id"], "changed": changed})
+        arguments = self.arguments()
+        changed = actions.add_members(by=principal_at(request), **arguments)
+        return Response(
+            {"message": "The users are in the group.", "group_id": arguments["group_id"], "changed": changed}
+        )
 
     @endpoint(
         UserIdsIn,
@@ -128,7 +130,7 @@ class GroupViewSet(InTenantViewSet):
 
         All of the users are removed, or none. They lose the roles of the group at their next request.
         """
-        asked = self.arguments()
-        changed = actions.remove_members(by=principal_at(request), **asked)
+        arguments = self.arguments()
+        changed = actions.remove_members(by=principal_at(request), **arguments)
         message = "The users are not in the group."
-        return Response({"message": message, "group_id": asked["group_id"], "changed": changed})
+        return Response({"message": message, "group_id": arguments["group_id"], "changed": changed})

@@ -19,8 +19,7 @@ from userflow.accounts.principals import CLIENT, Principal
 from userflow.accounts.rank import require_grantable
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.admins.actions import create_admin_user, grantable_roles
-from userflow.credentials import attempts, passwords, tickets
-from userflow.credentials import unused_registrations as yielding
+from userflow.credentials import attempts, passwords, tickets, unused_registrations
 from userflow.errors import EmailTaken, GrantsMoreThanHeld, InvitationInvalid
 from userflow.events.outbox import publish
 from userflow.invitations.models import ADMIN, END_USER, PENDING, AdminInvitation, EndUserInvitation, Invitation
@@ -97,7 +96,7 @@ def _accept_as_end_user(tenant: lookup.TenantContext, token: str, password: str,
         raise InvitationInvalid
     least = tenant.effective["password_min_length"]
     passwords.check_strength(password, least=least, personal=(invitation.email, name))
-    if yielding.holds_address(invitation.email_key):
+    if unused_registrations.holds_address(invitation.email_key):
         raise EmailTaken
     user = EndUser(
         email=invitation.email,
@@ -116,7 +115,7 @@ def _accept_as_end_user(tenant: lookup.TenantContext, token: str, password: str,
         _consume(invitation)
         if invitation.writes_for_applications and not inviter_now(invitation).may("endusers:write"):
             raise InvitationInvalid
-        yielding.release_addresses([invitation.email_key], to="invitation")
+        unused_registrations.release_addresses([invitation.email_key], to="invitation")
         user.save(force_insert=True)
         index_after_commit({user.pk: user.email_key})
         roles = list(Role.objects.filter(Q(name=DEFAULT_ROLE) | Q(pk__in=invitation.roles)))
@@ -132,10 +131,12 @@ def _accept_as_end_user(tenant: lookup.TenantContext, token: str, password: str,
 
 
 def _pending(model: type[Invited], token: str) -> Invited:
-    found: Invited | None = with_status(model._default_manager.filter(token_digest=hash_token(token)), PENDING).first()
-    if found is None:
+    invitation: Invited | None = with_status(
+        model._default_manager.filter(token_digest=hash_token(token)), PENDING
+    ).first()
+    if invitation is None:
         raise InvitationInvalid
-    return found
+    return invitation
 
 
 def _consume(invitation: Row) -> None:

@@ -29,7 +29,7 @@ from userflow.accounts.principals import Principal
 from userflow.accounts.rank import require_grantable
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.admins.actions import grantable_roles, hold_roles, reject_reserved_address
-from userflow.credentials import unused_registrations as yielding
+from userflow.credentials import unused_registrations
 from userflow.errors import (
     AlreadyInvited,
     EmailTaken,
@@ -117,8 +117,8 @@ def _invite_end_user(
     client_id: UUID | None,
     given: Mapping[str, object],
 ) -> Shown:
-    wanted = Q(is_default=True) if client_id is None else Q(pk=client_id, active=True)
-    client = first_or(Client.objects.filter(wanted, tenant_id=tenant_id), UnknownClient)
+    client_condition = Q(is_default=True) if client_id is None else Q(pk=client_id, active=True)
+    client = first_or(Client.objects.filter(client_condition, tenant_id=tenant_id), UnknownClient)
     with in_tenant(tenant_id) as tenant:
         _reject_taken(END_USERS, email_key(email))
         token = placed_token(tenant_id)
@@ -167,8 +167,8 @@ def list_invitations(
     """
     admins = with_status(AdminInvitation.objects.all(), status)
     if tenant_id is None:
-        found = admins if kind != END_USER else admins.none()
-        part = page_of(found.order_by("-created_at", "-id"), page, limit)
+        invitations = admins if kind != END_USER else admins.none()
+        part = page_of(invitations.order_by("-created_at", "-id"), page, limit)
         return replace(part, rows=[shown(row, row.tenant_id, row.roles) for row in part.rows])
     with in_tenant(tenant_id, purpose):
         sources: dict[str, QuerySet[Row]] = {
@@ -291,7 +291,7 @@ def _reject_taken(realm: Realm, key: str) -> None:
     """
     if realm is not END_USERS:
         reject_reserved_address(key)
-    elif yielding.holds_address(key):
+    elif unused_registrations.holds_address(key):
         raise EmailTaken
 
 

@@ -31,19 +31,19 @@ class Shown:
     status: str
 
 
-def with_status(found: "QuerySet[Invited]", status: str | None) -> "QuerySet[Invited]":
+def with_status(invitations: "QuerySet[Invited]", status: str | None) -> "QuerySet[Invited]":
     """Filter by current status; None keeps all."""
     match status:
         case models.PENDING:
-            return found.filter(Invitation.OPEN, expires_at__gt=now())
+            return invitations.filter(Invitation.OPEN, expires_at__gt=now())
         case models.EXPIRED:
-            return found.filter(Invitation.OPEN, expires_at__lte=now())
+            return invitations.filter(Invitation.OPEN, expires_at__lte=now())
         case models.ACCEPTED:
-            return found.exclude(accepted_at=None)
+            return invitations.exclude(accepted_at=None)
         case models.CANCELLED:
-            return found.exclude(cancelled_at=None)
+            return invitations.exclude(cancelled_at=None)
         case _:
-            return found
+            return invitations
 
 
 def merged_page(sources: "Mapping[str, QuerySet[Row]]", tenant_id: UUID, page: int, limit: int) -> Page:
@@ -82,9 +82,11 @@ def with_role_names(row: Row, tenant: lookup.TenantContext | None) -> Shown:
 
 def _role_names(rows: Sequence[Row]) -> dict[UUID, list[str]]:
     """Return the role names of end users' invitations, without deleted roles."""
-    wanted = {role_id for row in rows for role_id in row.roles}
+    role_ids = {role_id for row in rows for role_id in row.roles}
     names = (
-        {str(key): name for key, name in Role.objects.filter(pk__in=wanted).values_list("pk", "name")} if wanted else {}
+        {str(key): name for key, name in Role.objects.filter(pk__in=role_ids).values_list("pk", "name")}
+        if role_ids
+        else {}
     )
     return {row.pk: [names[role_id] for role_id in row.roles if role_id in names] for row in rows}
 

@@ -47,8 +47,8 @@ class InvitationViewSet(InTenantViewSet):
     area = "invitations"
     unknown = UnknownInvitation
 
-    def tenant(self, stated: UUID | None) -> UUID | None:
-        return tenant_or_platform_at(self.request, stated)
+    def tenant(self, tenant_id: UUID | None) -> UUID | None:
+        return tenant_or_platform_at(self.request, tenant_id)
 
     def record(self, shown: Shown) -> dict[str, object]:
         return serializers.record(shown, to_operator=principal_at(self.request).kind == OPERATOR)
@@ -64,8 +64,8 @@ class InvitationViewSet(InTenantViewSet):
 
         Newest first. An operator without `tenant_id` gets the invitations of admin users everywhere.
         """
-        found = actions.list_invitations(**self.arguments())
-        return Response({"invitations": [self.record(shown) for shown in found.rows], **found.totals()})
+        page = actions.list_invitations(**self.arguments())
+        return Response({"invitations": [self.record(shown) for shown in page.rows], **page.totals()})
 
     @endpoint(
         serializers.InvitationIn,

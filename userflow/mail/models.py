@@ -54,9 +54,11 @@ class QueuedMail(models.Model):
 
     @classmethod
     def expired(cls, moment: datetime) -> models.Q:
-        """Given up long ago, or without any process that would have given it up."""
-        kept = moment - timedelta(days=settings.MAIL_DEAD_DAYS)
-        return models.Q(status=cls.DEAD, settled_at__lt=kept) | models.Q(status=cls.PENDING, expires_at__lt=kept)
+        """Return the condition of mails given up long ago, or without any process that would have given them up."""
+        threshold = moment - timedelta(days=settings.MAIL_DEAD_DAYS)
+        return models.Q(status=cls.DEAD, settled_at__lt=threshold) | models.Q(
+            status=cls.PENDING, expires_at__lt=threshold
+        )
 
 
 class TenantMail(QueuedMail, TenantModel):

@@ -67,14 +67,14 @@ def render(
     return message
 
 
-def _language(branding: Branding, own: str) -> str:
-    """Return the language that the application asked for, else the user's `own`, that of the page, the tenant, the request.
+def _language(branding: Branding, user_language: str) -> str:
+    """Return the language that the application asked for, else `user_language`, that of the page, the tenant, the request.
 
     A request of an admin or operator says nothing about the language of the user who gets the mail.
     """
     origin = current_origin()
-    if own and not origin.language_is_asked_for:
-        return own
+    if user_language and not origin.language_is_asked_for:
+        return user_language
     accepted = "" if origin.actor_kind in STAFF else origin.accept_language
     return origin.language or branding.language or known_language(accepted_codes(accepted)) or LANGUAGES[0]
 

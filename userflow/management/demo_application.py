@@ -90,18 +90,18 @@ def serve(tenant: Tenant) -> int:
     client = Client.objects.get(tenant=tenant, name=NAME)
     with in_tenant(tenant.pk) as entered:
         issuer = issuer_of(entered)
-    own = {
+    demo_settings = {
         "OIDC_ISSUER": issuer,
         "OIDC_CLIENT_ID": str(client.pk),
         "OIDC_CLIENT_SECRET": demo_exports.remembered()[NAME],
         "PORT": str(settings.DEMO_PORT),
     }
     # Nothing else of the platform's environment: it holds keys that an application never has.
-    kept = {name: os.environ[name] for name in ("PATH", "LANG", "HOME", "PYTHONUNBUFFERED") if name in os.environ}
+    inherited = {name: os.environ[name] for name in ("PATH", "LANG", "HOME", "PYTHONUNBUFFERED") if name in os.environ}
     dies_too = partial(exit_with_parent, os.getpid()) if sys.platform == "linux" else None
     # The program's own settings of Django need a process of their own.
     command = [sys.executable, "-P", str(PROGRAM)]
-    with subprocess.Popen(command, env={**kept, **own}, preexec_fn=dies_too) as process:  # noqa: S603  # a fixed program
+    with subprocess.Popen(command, env={**inherited, **demo_settings}, preexec_fn=dies_too) as process:  # noqa: S603  # a fixed program
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: process.terminate())
         return process.wait()

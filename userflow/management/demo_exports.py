@@ -65,10 +65,10 @@ def _remark(text: str) -> str:
 def remembered() -> dict[str, str]:
     """Return the generated passwords and secrets by name."""
     try:
-        found: dict[str, str] = json.loads(FILE.read_text(encoding="utf-8"))
+        secrets: dict[str, str] = json.loads(FILE.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    return found
+    return secrets
 
 
 def _export(name: str, value: object) -> str:

@@ -129,9 +129,9 @@ def _admins_at(key: str) -> list[AdminUser]:
 
     An unverified address must not lock out other users, so each of them gets a link with their username.
     """
-    found = list(AdminUser.objects.filter(email_key=key, active=True).order_by("created_at"))
-    verified = [user for user in found if user.email_verified_at is not None]
-    return verified or found[:MOST_OF_ONE_ADDRESS]
+    users = list(AdminUser.objects.filter(email_key=key, active=True).order_by("created_at"))
+    verified = [user for user in users if user.email_verified_at is not None]
+    return verified or users[:MOST_OF_ONE_ADDRESS]
 
 
 def ask_for_end_user_reset(*, email: str, client_id: UUID | None = None, tenant_id: UUID | None = None) -> None:
@@ -151,11 +151,11 @@ def ask_for_end_user_reset(*, email: str, client_id: UUID | None = None, tenant_
             raise
         _limit(END_USERS, f"{tenant_id or client_id} {network}", key)
 
-    named = _tenant_of(tenant_id, client_id)
-    if named is None:
+    resolved_tenant_id = _tenant_of(tenant_id, client_id)
+    if resolved_tenant_id is None:
         return
     # An unknown or unavailable tenant sends no mail, and the response stays the same.
-    with suppress(ApiError), in_tenant(named, Purpose.WRITE):
+    with suppress(ApiError), in_tenant(resolved_tenant_id, Purpose.WRITE):
         queue_request("end_user_reset", address=key, values={}, after=TENANT_ALIAS)
 
 
@@ -226,9 +226,9 @@ def send_password_reset(*, tenant_id: UUID, user_id: UUID, by: Principal) -> End
     return user
 
 
-def _limit(realm: Realm, place: str, key: str) -> None:
+def _limit(realm: Realm, scope: str, key: str) -> None:
     attempts.limit_address("signin")
-    limit_mails("forgot", hash_token(f"{realm.name} {place} {key}").hex(), "Too many mails for this address.")
+    limit_mails("forgot", hash_token(f"{realm.name} {scope} {key}").hex(), "Too many mails for this address.")
 
 
 def _send_link(realm: Realm, user: Account, tenant: lookup.TenantContext | None) -> None:
@@ -290,14 +290,14 @@ def reset_admin_password(*, token: str, password: str) -> PasswordReset:
 def reset_end_user_password(*, token: str, password: str, tenant_id: UUID | None = None) -> PasswordReset:
     """Set an end user's password, as in `reset_admin_password`; `tenant_id`, if given, must be the token's tenant."""
     try:
-        named = place_of(token)
-        if named is None or tenant_id not in (None, named):
+        token_tenant_id = place_of(token)
+        if token_tenant_id is None or tenant_id not in (None, token_tenant_id):
             raise NotAToken
     except NotAToken as problem:
         attempts.count_wrong_secret()
         raise ResetTokenInvalid from problem
     try:
-        with in_tenant(named, Purpose.WRITE) as tenant:
+        with in_tenant(token_tenant_id, Purpose.WRITE) as tenant:
             registration = pending_registrations.find_reset(token)
             if registration is not None:
                 return _complete_registration(registration, password, tenant)

@@ -31,9 +31,9 @@ class PasswordViewSet(ApiViewSet):
 
         Needs a proof, such as `current_password`. All other sessions end and the user gets a mail.
         """
-        asked = self.valid(serializers.PasswordChangeIn)
+        fields = self.valid(serializers.PasswordChangeIn)
         ended = actions.change_password(
-            principal=principal_at(request), new_password=asked["new_password"], proof=proof_in(asked)
+            principal=principal_at(request), new_password=fields["new_password"], proof=proof_in(fields)
         )
         return Response({"message": "The password is changed.", "sessions_ended": ended})
 

@@ -38,6 +38,6 @@ class ProfileViewSet(ApiViewSet):
         `email` needs a proof; the old address gets a link that undoes the change.
         """
         caller = principal_at(request)
-        own = caller.kind == END_USER
-        asked = self.valid(EndUserChanges if own else AdminProfileChanges)
-        return Response(actions.update_profile(of=caller, changes=without_proof(asked), proof=proof_in(asked)))
+        is_end_user = caller.kind == END_USER
+        fields = self.valid(EndUserChanges if is_end_user else AdminProfileChanges)
+        return Response(actions.update_profile(of=caller, changes=without_proof(fields), proof=proof_in(fields)))

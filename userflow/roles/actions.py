@@ -29,13 +29,15 @@ def roles_named(names: Collection[str]) -> list[Role]:
 
     So checks on them stay true and none is deleted meanwhile. Raises UnknownRole with the missing names.
     """
-    wanted = {name.lower(): name for name in names}
-    locked = Role.objects.annotate(key=Lower("name")).filter(key__in=wanted).select_for_update(no_key=True)
-    found: list[Role] = [*locked]
-    missing = wanted.keys() - {role.name.lower() for role in found}
+    names_by_key = {name.lower(): name for name in names}
+    locked = Role.objects.annotate(key=Lower("name")).filter(key__in=names_by_key).select_for_update(no_key=True)
+    roles: list[Role] = [*locked]
+    missing = names_by_key.keys() - {role.name.lower() for role in roles}
     if missing:
-        raise UnknownRole(details={"roles": [f"Role {wanted[name]!r} does not exist." for name in sorted(missing)]})
-    return found
+        raise UnknownRole(
+            details={"roles": [f"Role {names_by_key[name]!r} does not exist." for name in sorted(missing)]}
+        )
+    return roles
 
 
 def list_roles(*, tenant_id: UUID, page: int, limit: int, name: str | None = None, user_id: UUID | None = None) -> Page:
@@ -44,11 +46,11 @@ def list_roles(*, tenant_id: UUID, page: int, limit: int, name: str | None = Non
     `name` matches a part of the name, case-insensitively; `user_id` is a user who has the roles directly or by a group.
     """
     with in_tenant(tenant_id, Purpose.READ):
-        found = filtered(Role.objects.all(), name__icontains=name)
+        roles = filtered(Role.objects.all(), name__icontains=name)
         if user_id is not None:
             bound = RoleBinding.objects.filter(user_id=user_id).values("role_id")
-            found = found.filter(Q(pk__in=bound) | Q(pk__in=Role.objects.filter(groups__memberships__user_id=user_id)))
-        return page_of(found.order_by("-created_at", "-id"), page, limit)
+            roles = roles.filter(Q(pk__in=bound) | Q(pk__in=Role.objects.filter(groups__memberships__user_id=user_id)))
+        return page_of(roles.order_by("-created_at", "-id"), page, limit)
 
 
 def find_role(*, tenant_id: UUID, role_id: UUID) -> Role:
@@ -154,5 +156,5 @@ def unbind_users(*, tenant_id: UUID, by: Principal, role_id: UUID, user_ids: Col
 
 
 def _found(role_id: UUID, *, lock: bool = False) -> Role:
-    found = Role.objects.select_for_update(no_key=True) if lock else Role.objects.all()
-    return first_or(found.filter(pk=role_id), UnknownRoleId)
+    roles = Role.objects.select_for_update(no_key=True) if lock else Role.objects.all()
+    return first_or(roles.filter(pk=role_id), UnknownRoleId)

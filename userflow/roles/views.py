@@ -29,8 +29,8 @@ class RoleViewSet(InTenantViewSet):
 
         Roles of a tenant for its end users, newest first.
         """
-        found = actions.list_roles(**self.arguments())
-        return Response({"roles": [serializers.record(role) for role in found.rows], **found.totals()})
+        page = actions.list_roles(**self.arguments())
+        return Response({"roles": [serializers.record(role) for role in page.rows], **page.totals()})
 
     @endpoint(
         serializers.RoleIn,
@@ -78,9 +78,9 @@ class RoleViewSet(InTenantViewSet):
 
         Its users lose it at their next request. Built-in roles cannot be deleted.
         """
-        named = self.arguments()
-        actions.delete_role(by=principal_at(request), **named)
-        return Response({"message": "The role is deleted.", "id": named["role_id"]})
+        arguments = self.arguments()
+        actions.delete_role(by=principal_at(request), **arguments)
+        return Response({"message": "The role is deleted.", "id": arguments["role_id"]})
 
     @endpoint(
         id="listRoleBindings",
@@ -93,8 +93,8 @@ class RoleViewSet(InTenantViewSet):
 
         Newest first; without users who have the role from a group.
         """
-        found = actions.list_bindings(**self.arguments())
-        return Response({"users": found.rows, **found.totals(), "next_cursor": found.next_cursor})
+        page = actions.list_bindings(**self.arguments())
+        return Response({"users": page.rows, **page.totals(), "next_cursor": page.next_cursor})
 
     @endpoint(
         serializers.UserIdsIn,
@@ -108,9 +108,9 @@ class RoleViewSet(InTenantViewSet):
 
         All of the users get it, or none: unknown users return 404 with their ids. Users who have it keep it.
         """
-        asked = self.arguments()
-        changed = actions.bind_users(by=principal_at(request), **asked)
-        return Response({"message": "The users have the role.", "role_id": asked["role_id"], "changed": changed})
+        arguments = self.arguments()
+        changed = actions.bind_users(by=principal_at(request), **arguments)
+        return Response({"message": "The users have the role.", "role_id": arguments["role_id"], "changed": changed})
 
     @endpoint(
         serializers.UserIdsIn,
@@ -123,7 +123,7 @@ class RoleViewSet(InTenantViewSet):
 
         All of the users lose it, or none, at their next request. They keep it if a group gives it to them.
         """
-        asked = self.arguments()
-        changed = actions.unbind_users(by=principal_at(request), **asked)
+        arguments = self.arguments()
+        changed = actions.unbind_users(by=principal_at(request), **arguments)
         message = "The users are not bound to the role."
-        return Response({"message": message, "role_id": asked["role_id"], "changed": changed})
+        return Response({"message": message, "role_id": arguments["role_id"], "changed": changed})

@@ -48,11 +48,11 @@ def list_sessions(
         require(by, "sessions:read")
         realm = _realm_of_user(by, user_id, tenant_id)
     with realm.entered(tenant_id, reading(by)):
-        found = _active(realm).filter(user_id=user_id)
+        sessions = _active(realm).filter(user_id=user_id)
         if parents:
             opened = EndUserSession._default_manager.filter(user_id=user_id).exclude(parent=None)
-            found = found.exclude(pk__in=opened.values("pk"))
-        return page_of(found.order_by("-created_at", "id"), page, limit)
+            sessions = sessions.exclude(pk__in=opened.values("pk"))
+        return page_of(sessions.order_by("-created_at", "id"), page, limit)
 
 
 def end_one_session(
@@ -64,25 +64,25 @@ def end_one_session(
     Raises UnknownSession for any other, whether or not it exists, GrantsMoreThanHeld (the user holds permissions that the
     caller lacks), InsufficientAuthentication (for another user's session).
     """
-    places = [] if by.kind == CLIENT else [(issue.realm_of(by.kind), by.tenant_id, {"user_id": by.id}, True)]
+    candidates = [] if by.kind == CLIENT else [(issue.realm_of(by.kind), by.tenant_id, {"user_id": by.id}, True)]
     if by.kind != END_USER and by.may("sessions:write"):
         if tenant_id is not None:
-            places.append((END_USERS, tenant_id, {}, False))
+            candidates.append((END_USERS, tenant_id, {}, False))
         if by.may("admins:write"):
-            places.append((ADMINS, tenant_id, {"user__tenant_id": tenant_id} if tenant_id else {}, False))
-    for realm, place, condition, own in places:
-        with realm.entered(place, editing_users(by)):
-            found = _active(realm).filter(pk=session_id, **condition)
+            candidates.append((ADMINS, tenant_id, {"user__tenant_id": tenant_id} if tenant_id else {}, False))
+    for realm, realm_tenant_id, condition, is_own in candidates:
+        with realm.entered(realm_tenant_id, editing_users(by)):
+            sessions = _active(realm).filter(pk=session_id, **condition)
             if user_id is not None:
-                found = found.filter(user_id=user_id)
-            session = found.select_related("user").first()
+                sessions = sessions.filter(user_id=user_id)
+            session = sessions.select_related("user").first()
             if session is not None:
-                if own and session.pk != by.session_id:
+                if is_own and session.pk != by.session_id:
                     reject_third_party(by)
-                if not own:
+                if not is_own:
                     require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
                     must_outrank(by, session.user)
-                _end(realm, session, place, own=own)
+                _end(realm, session, realm_tenant_id, is_own=is_own)
                 return
     raise UnknownSession
 
@@ -132,10 +132,10 @@ def _end_all(realm: Realm, user: Account, tenant_id: UUID | None, *, target: str
     return ended
 
 
-def _end(realm: Realm, session: Session, tenant_id: UUID | None, *, own: bool) -> None:
+def _end(realm: Realm, session: Session, tenant_id: UUID | None, *, is_own: bool) -> None:
     with realm.atomic():
         end_sessions(realm, user_id=session.user.pk, session_id=session.pk, reason="ended_by_request")
-        if realm is END_USERS and not own:
+        if realm is END_USERS and not is_own:
             # An admin ends what may be in foreign hands: no browser goes on without the second step.
             tickets.forget_devices(realm, session.user.pk)
         record_end(realm, ("session", session.pk), tenant_id, user_id=str(session.user.pk))

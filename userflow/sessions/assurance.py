@@ -52,7 +52,7 @@ class Requirement:
 
     summary: str
     # The request itself carries a proof: a factor code, a passkey or a `proof_token`; of a user without a factor the password.
-    proof: bool = False
+    needs_proof: bool = False
     # Clients may do it with their scope: they have no second factor, and their tokens are short-lived.
     clients: bool = True
     # The caller must hold what the user, client, role, setting or connection can act as (`accounts.rank.require_reach`).
@@ -62,14 +62,14 @@ class Requirement:
 REQUIREMENTS: Final[Mapping[Action, Requirement]] = MappingProxyType(
     {
         # The enrollment ticket of the sign-in stands for the proof.
-        Action.FIRST_FACTOR: Requirement("Enroll the first factor", proof=True, clients=False),
-        Action.ADD_FACTOR: Requirement("Add a factor", proof=True, clients=False),
-        Action.RENEW_BACKUP_CODES: Requirement("Create new backup codes", proof=True, clients=False),
-        Action.REMOVE_FACTOR: Requirement("Remove a factor", proof=True, clients=False),
-        Action.REPLACE_FACTOR: Requirement("Replace a factor", proof=True, clients=False),
-        Action.CHANGE_OWN_EMAIL: Requirement("Change one's own e-mail address", proof=True, clients=False),
-        Action.CHANGE_OWN_PASSWORD: Requirement("Change one's own password", proof=True, clients=False),
-        Action.CLOSE_ACCOUNT: Requirement("Delete one's own account", proof=True, clients=False),
+        Action.FIRST_FACTOR: Requirement("Enroll the first factor", needs_proof=True, clients=False),
+        Action.ADD_FACTOR: Requirement("Add a factor", needs_proof=True, clients=False),
+        Action.RENEW_BACKUP_CODES: Requirement("Create new backup codes", needs_proof=True, clients=False),
+        Action.REMOVE_FACTOR: Requirement("Remove a factor", needs_proof=True, clients=False),
+        Action.REPLACE_FACTOR: Requirement("Replace a factor", needs_proof=True, clients=False),
+        Action.CHANGE_OWN_EMAIL: Requirement("Change one's own e-mail address", needs_proof=True, clients=False),
+        Action.CHANGE_OWN_PASSWORD: Requirement("Change one's own password", needs_proof=True, clients=False),
+        Action.CLOSE_ACCOUNT: Requirement("Delete one's own account", needs_proof=True, clients=False),
         Action.RESET_FACTORS: Requirement(
             "Reset another user's factors, or the failed attempts of an end user", clients=False, rank=True
         ),
@@ -111,7 +111,7 @@ def require_assurance(action: Action, principal: Principal | None) -> None:
 
     The user was verified in the last 15 minutes, and a user who has a factor has used it in this session: a session from
     before the first factor does not count. `userflow.signin.proofs.check_proof` checks a proof in the request
-    (`Requirement.proof`). Raises NotAllowed (403) for a client if the action is not for clients, and for a
+    (`Requirement.needs_proof`). Raises NotAllowed (403) for a client if the action is not for clients, and for a
     third-party application.
     """
     if principal is None:

@@ -270,8 +270,8 @@ def is_authenticated(secret: str | None, type_: str, *digests: bytes | memoryvie
     """
     if type_ != CONFIDENTIAL:
         return secret is None
-    stated = hash_token(secret or "")
-    return any(same(stated, bytes(digest)) for digest in digests if digest is not None)
+    secret_digest = hash_token(secret or "")
+    return any(same(secret_digest, bytes(digest)) for digest in digests if digest is not None)
 
 
 def reject_sign_in(tenant_id: UUID, client_id: UUID) -> NoReturn:

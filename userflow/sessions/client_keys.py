@@ -75,11 +75,11 @@ def read_key_set(document: object, *, lenient: bool = False) -> tuple[ClientKey,
 
     A lenient reading passes over keys of other kinds, as a client may publish them for other servers.
     """
-    stated = document.get("keys") if isinstance(document, dict) else None
-    if not isinstance(stated, list) or not 0 < len(stated) <= MOST_KEYS:
+    entries = document.get("keys") if isinstance(document, dict) else None
+    if not isinstance(entries, list) or not 0 < len(entries) <= MOST_KEYS:
         raise KeySetInvalid(f'Send a JSON Web Key Set of 1 to {MOST_KEYS} keys: {{"keys": [...]}}.')
     keys: list[ClientKey] = []
-    for number, jwk in enumerate(stated):
+    for number, jwk in enumerate(entries):
         if isinstance(jwk, dict) and jwk.get("use") == "enc":
             continue
         try:
@@ -101,12 +101,12 @@ def _key(jwk: object) -> ClientKey:
     kid, curve = jwk.get("kid"), None if jwk.get("kty") == "RSA" else jwk.get("crv")
     kind = (jwk.get("kty"), curve)
     algorithms = _ALGORITHMS.get(kind) if all(isinstance(part, str | None) for part in kind) else None
-    stated = jwk.get("alg")
-    if algorithms is None or stated not in (None, *algorithms) or jwk.get("use", "sig") != "sig":
+    algorithm = jwk.get("alg")
+    if algorithms is None or algorithm not in (None, *algorithms) or jwk.get("use", "sig") != "sig":
         raise KeySetInvalid("Send a signing key: EC with P-256 or P-384, OKP with Ed25519, or RSA.")
     if kid is not None and (not isinstance(kid, str) or not 0 < len(kid) <= 255):
         raise KeySetInvalid("The `kid` is a string of 1 to 255 characters.")
-    allowed = algorithms if stated is None else (str(stated),)
+    allowed = algorithms if algorithm is None else (str(algorithm),)
     try:
         key = jwt.PyJWK(jwk, algorithm=allowed[0])
     except (jwt.PyJWTError, ValueError, TypeError, AttributeError) as problem:

@@ -55,12 +55,12 @@ def check_proof(
     minute, and once. Raises DpopProofInvalid, DpopNonceRequired (with DPOP_NONCES), Unavailable (the use of proofs cannot be
     stored).
     """
-    proof = request.META.get("HTTP_DPOP")
-    if proof is None:
+    dpop_proof = request.META.get("HTTP_DPOP")
+    if dpop_proof is None:
         if required_jkt is not None:
             raise DpopProofInvalid("A DPoP proof is required.")
         return None
-    jkt, claims = _verified(proof, profile or SecurityProfile())
+    jkt, claims = _verified(dpop_proof, profile or SecurityProfile())
     if required_jkt is not None and not hmac.compare_digest(jkt, required_jkt):
         raise DpopProofInvalid("The proof is by another key than the token is bound to.")
     issued_at, jti = claims["iat"], claims["jti"]
@@ -82,12 +82,12 @@ def check_proof(
     return jkt
 
 
-def _verified(proof: str, profile: SecurityProfile) -> tuple[str, dict[str, object]]:
+def _verified(dpop_proof: str, profile: SecurityProfile) -> tuple[str, dict[str, object]]:
     """Return the thumbprint of the key in the proof's header and the claims that it signs. Raises DpopProofInvalid."""
-    if len(proof) > LONGEST_PROOF:
+    if len(dpop_proof) > LONGEST_PROOF:
         raise DpopProofInvalid
     try:
-        header = jwt.get_unverified_header(proof)
+        header = jwt.get_unverified_header(dpop_proof)
         jwk, algorithm = header["jwk"], header["alg"]
         if header.get("typ") != "dpop+jwt" or "crit" in header or not isinstance(jwk, dict):
             raise ValueError("header")
@@ -103,7 +103,7 @@ def _verified(proof: str, profile: SecurityProfile) -> tuple[str, dict[str, obje
         if kty == "RSA" and (len(public["n"]) not in RSA_LENGTHS or len(public["e"]) > 6):
             raise ValueError("size of the key")
         claims: dict[str, object] = jwt.decode(
-            proof,
+            dpop_proof,
             jwt.PyJWK(public, algorithm=algorithm),
             algorithms=[algorithm],
             options={

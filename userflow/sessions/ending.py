@@ -33,27 +33,27 @@ def end_sessions(
     and its applications' stay if one of them is kept, but no
     approval from it that a device has not used. Their tokens are rejected from the next request on.
     """
-    found = realm.sessions._default_manager.filter(user_id=user_id)
+    sessions = realm.sessions._default_manager.filter(user_id=user_id)
     if session_id is not None:
-        found = found.filter(pk=session_id)
+        sessions = sessions.filter(pk=session_id)
     if keep is not None:
-        found = found.exclude(pk=keep)
+        sessions = sessions.exclude(pk=keep)
         if realm is END_USERS:
             family = EndUserSession._default_manager.filter(Q(parent_id=keep) | Q(children__id=keep))
-            found = found.exclude(pk__in=family.values("pk"))
+            sessions = sessions.exclude(pk__in=family.values("pk"))
             with transaction.atomic(using=realm.alias, savepoint=False):
                 other_sessions_ended.send(end_sessions, user_id=user_id)
-                return end_found(realm, found, reason=reason)
-    return end_found(realm, found, reason=reason)
+                return end_found(realm, sessions, reason=reason)
+    return end_found(realm, sessions, reason=reason)
 
 
-def end_found(realm: Realm, found: QuerySet[Session], *, reason: str) -> int:
+def end_found(realm: Realm, sessions: QuerySet[Session], *, reason: str) -> int:
     """End those of these sessions that are active, and with sessions of browsers those of their applications.
 
     Return how many ended. Applications with a logout address get a logout token for each of theirs; this costs two statements
     for AT_ONCE sessions, and none where no such session ends.
     """
-    active = found.filter(ended_at=None)
+    active = sessions.filter(ended_at=None)
     if realm is ADMINS:
         return active.update(ended_at=now(), end_reason=reason)
     locked = active.order_by("pk").select_for_update(no_key=True, of=("self",)).values_list(*_COLUMNS)

@@ -89,8 +89,8 @@ class TokenPair:
 
 def access_token_seconds(tenant: lookup.TenantContext | None, of_client: int | None = None) -> int:
     """Return the lifetime of an access token: the tenant's setting, else the platform's; a client's own if it is shorter."""
-    own = tenant.settings.get("access_token_seconds") if tenant else None
-    longest = int(settings.ACCESS_TOKEN_SECONDS if own is None else str(own))
+    tenant_seconds = tenant.settings.get("access_token_seconds") if tenant else None
+    longest = int(settings.ACCESS_TOKEN_SECONDS if tenant_seconds is None else str(tenant_seconds))
     # The tenant may have shortened its setting since the client got its own.
     return longest if of_client is None else min(longest, of_client)
 

@@ -97,12 +97,14 @@ def reject_foreign_tenant(principal: Principal, request: Request, view: object) 
     if principal.tenant_id is None:
         return
     # Decoded names: `tenant%5Fid` is the same parameter.
-    stated: list[object] = [*request.query_params.getlist("tenant_id")] if request.META["QUERY_STRING"] else []
+    named_tenant_ids: list[object] = (
+        [*request.query_params.getlist("tenant_id")] if request.META["QUERY_STRING"] else []
+    )
     contract = getattr(getattr(view, getattr(view, "action", None) or "", None), "contract", None)
     counts = getattr(view, "tenant_of_body_counts", True)
     if counts and contract is not None and contract.body is not None and isinstance(request.data, Mapping):
-        stated = [*stated, request.data.get("tenant_id")]
-    for value in stated:
+        named_tenant_ids = [*named_tenant_ids, request.data.get("tenant_id")]
+    for value in named_tenant_ids:
         if isinstance(value, str) and FORM.fullmatch(value) and UUID(value) != principal.tenant_id:
             raise TenantMismatch(UUID(value))
 
@@ -125,7 +127,7 @@ def editing_users(principal: Principal) -> Purpose:
     return Purpose.EDIT_USERS if principal.kind == OPERATOR else Purpose.WRITE
 
 
-def tenant_at(request: Request, stated: UUID | None = None) -> UUID:
+def tenant_at(request: Request, requested_tenant_id: UUID | None = None) -> UUID:
     """Return the tenant of the call.
 
     Raises TenantMismatch (403), TenantRequired (400, an operator names none), UnknownTenant (404, an operator names one
@@ -134,7 +136,7 @@ def tenant_at(request: Request, stated: UUID | None = None) -> UUID:
     principal = principal_at(request)
     header = request.META.get("HTTP_X_TENANT_ID")
     try:
-        tenant_id = tenant_of_call(principal, stated, header)
+        tenant_id = tenant_of_call(principal, requested_tenant_id, header)
     except ValueError as problem:
         raise ValidationFailed(
             details={"X-Tenant-ID": ["Send the id of a tenant in its 36-character form."]}
@@ -146,8 +148,12 @@ def tenant_at(request: Request, stated: UUID | None = None) -> UUID:
     return tenant_id
 
 
-def tenant_or_platform_at(request: Request, stated: UUID | None = None) -> UUID | None:
+def tenant_or_platform_at(request: Request, requested_tenant_id: UUID | None = None) -> UUID | None:
     """Return the tenant of the call, or None for an operator who names none. Raises what `tenant_at` raises."""
-    if principal_at(request).tenant_id is None and stated is None and "HTTP_X_TENANT_ID" not in request.META:
+    if (
+        principal_at(request).tenant_id is None
+        and requested_tenant_id is None
+        and "HTTP_X_TENANT_ID" not in request.META
+    ):
         return None
-    return tenant_at(request, stated)
+    return tenant_at(request, requested_tenant_id)

@@ -42,8 +42,8 @@ class _Published:
 
     def knows(self, kid: str | None, moment: float) -> bool:
         """Return whether the keys are fresh and the named one is among them."""
-        named = kid is None or any(key.kid == kid for key in self.keys)
-        return bool(self.keys) and named and moment - self.fetched_at < FRESH_SECONDS
+        is_known = kid is None or any(key.kid == kid for key in self.keys)
+        return bool(self.keys) and is_known and moment - self.fetched_at < FRESH_SECONDS
 
     def valid(self, moment: float) -> tuple[ClientKey, ...]:
         """Return the keys unless they are too old to be trusted."""

@@ -385,8 +385,8 @@ def rights_in(roles: str, groups: str) -> Rights:
 
 def roles_in(text: str) -> tuple[tuple[str, ...], frozenset[str]]:
     """Return names and permissions from the roles of a statement here."""
-    found = orjson.loads(text)
-    return tuple(sorted(name for name, _ in found)), frozenset(p for _, permissions in found for p in permissions)
+    roles = orjson.loads(text)
+    return tuple(sorted(name for name, _ in roles)), frozenset(p for _, permissions in roles for p in permissions)
 
 
 def groups_in(text: str) -> tuple[str, ...]:

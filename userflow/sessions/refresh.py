@@ -94,8 +94,8 @@ def refresh_session(
                 principal = principal if grant is principal.grant else replace(principal, grant=grant)
             if not principal.meets_policy():
                 raise InvalidGrant((EmailNotVerified if principal.must_verify_email else FactorRequired).message)
-            kept = refresh_token if client is not None and not client.rotates_refresh_tokens else None
-            return replace(_renew(presented, token, principal, kept=kept), about=about)
+            kept_token = refresh_token if client is not None and not client.rotates_refresh_tokens else None
+            return replace(_renew(presented, token, principal, kept_token=kept_token), about=about)
     except (InvalidToken, state.SessionInactive, UnknownTenant) as problem:
         raise InvalidGrant from problem
     except TenantSuspended as problem:
@@ -226,9 +226,9 @@ def claims_of_refresh_token(refresh_token: str, *, unused: bool) -> Claims:
 
 
 def _renew(
-    presented: PresentedRefreshToken, token: StoredToken, principal: Principal, *, kept: str | None
+    presented: PresentedRefreshToken, token: StoredToken, principal: Principal, *, kept_token: str | None
 ) -> TokenPair:
-    """Use the token and return its successor, or the one that is `kept` if the client's are not rotated.
+    """Use the token and return its successor, or `kept_token` if the client's are not rotated.
 
     Raises as `_used_before` if it was used before.
     """
@@ -241,9 +241,11 @@ def _renew(
         moment + timedelta(seconds=limits.idle),
         datetime.fromtimestamp(token.session_created_at + limits.absolute, UTC),
     )
-    pair = _pair(token, principal, kept or new_refresh_token(realm, principal.tenant_id), ends=ends, tenant=tenant)
+    pair = _pair(
+        token, principal, kept_token or new_refresh_token(realm, principal.tenant_id), ends=ends, tenant=tenant
+    )
     key = _changed_key(token, principal)
-    if kept is not None:
+    if kept_token is not None:
         renewed = queries.extend(realm, digest=presented.digest, moment=moment, expires_at=ends, binding=key)
     else:
         renewed = queries.rotate(
@@ -312,15 +314,15 @@ def _used_before(presented: PresentedRefreshToken, token: StoredToken, principal
             raise InvalidGrant  # the session was deleted meanwhile
         if now() - used.used_at <= timedelta(seconds=settings.REFRESH_OVERLAP_SECONDS) and used.successor_sealed:
             sealed = bytes(used.successor_sealed)
-            kept = orjson.loads(unseal(sealed, data_key=realm.data_key(), context=_context(presented)))
-            if _is_of_grant(kept["access_token"], principal):
+            winner_response = orjson.loads(unseal(sealed, data_key=realm.data_key(), context=_context(presented)))
+            if _is_of_grant(winner_response["access_token"], principal):
                 scope = " ".join(principal.grant.scopes) if principal.grant is not None else None
-                return TokenPair(**{**kept, "scope": scope}, session_id=token.session_id)
+                return TokenPair(**{**winner_response, "scope": scope}, session_id=token.session_id)
             if (jkt := _changed_key(token, principal)) is not None:
                 EndUserSession._default_manager.filter(pk=token.session_id).update(dpop_jkt=jkt)
             tenant = lookup.find(principal.tenant_id) if principal.tenant_id else None
             ends = datetime.fromtimestamp(token.expires_at, UTC)
-            return _pair(token, principal, kept["refresh_token"], ends=ends, tenant=tenant)
+            return _pair(token, principal, winner_response["refresh_token"], ends=ends, tenant=tenant)
         end_sessions(realm, user_id=principal.id, session_id=principal.session_id, reason="refresh_reused")
         realm.record(
             "refresh_token.reused",

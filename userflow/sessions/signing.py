@@ -70,10 +70,10 @@ def key_set(tenant_id: UUID | None = None, *, knowing: str | None = None) -> Key
     the token is rejected. Raises UnknownTenant, TenantBusy, DataKeyLocked.
     """
     with _lock:
-        found = _sets.get(tenant_id)
-        if found is not None:
+        cached = _sets.get(tenant_id)
+        if cached is not None:
             _sets.move_to_end(tenant_id)
-    current = found if found is not None and time.monotonic() - found.read_at < FRESH_SECONDS else None
+    current = cached if cached is not None and time.monotonic() - cached.read_at < FRESH_SECONDS else None
     if current and (knowing is None or knowing in current.verifiers or not _is_looked_up(knowing, current)):
         return current
     with _realm(tenant_id).entered(tenant_id, Purpose.INSPECT):
@@ -81,7 +81,7 @@ def key_set(tenant_id: UUID | None = None, *, knowing: str | None = None) -> Key
         if current and knowing and not _model(tenant_id).objects.filter(_is_valid(now()), pk=knowing).exists():
             current.unknown.add(knowing)
             return current
-        fresh = _read(tenant_id, found)
+        fresh = _read(tenant_id, cached)
         # Keys that this transaction has made may still be rolled back.
         if not connections[_realm(tenant_id).alias].in_atomic_block:
             _remember(tenant_id, fresh)
@@ -104,8 +104,8 @@ def verifier(tenant_id: UUID | None, kid: str) -> Verifier | None:
         return None
     except (TenantBusy, TenantSuspended):
         with _lock:
-            found = _sets.get(tenant_id)
-        return found.verifiers.get(kid) if found else None
+            cached = _sets.get(tenant_id)
+        return cached.verifiers.get(kid) if cached else None
 
 
 def signer(tenant_id: UUID | None = None, algorithm: str = ES256) -> Signer:

@@ -156,10 +156,10 @@ def session_of(claims: Claims) -> tuple[Principal, EndUserSession]:
     """Return the principal of an end user's token with its session and user, as stored now. Raises as `principal_of`."""
     tenant, limits = _tenant_and_client(claims)
     with in_tenant(tenant.tenant_id, Purpose.READ):
-        found = active_session(claims.get("sid"), claims["sub"])
-    if found is None:
+        stored_session = active_session(claims.get("sid"), claims["sub"])
+    if stored_session is None:
         raise SessionInactive
-    session, columns = found
+    session, columns = stored_session
     return _end_user_of(claims, tenant, limits, columns), session
 
 
@@ -227,8 +227,8 @@ def _end_user_of(
     )
 
 
-def _narrowed(granted: Iterable[str], asked: list[str] | None) -> tuple[str, ...]:
-    return tuple(name for name in granted if asked is None or name in asked)
+def _narrowed(granted: Iterable[str], requested: list[str] | None) -> tuple[str, ...]:
+    return tuple(name for name in granted if requested is None or name in requested)
 
 
 def _audiences_of(claims: Claims) -> list[str] | None:
@@ -301,17 +301,17 @@ def _principal(
     )
 
 
-def tenant_of_call(principal: Principal, stated: UUID | None, header: str | None) -> UUID | None:
+def tenant_of_call(principal: Principal, requested_tenant_id: UUID | None, header: str | None) -> UUID | None:
     """Return the tenant of a call: the token's, or for an operator the stated one, else the header's, else None.
 
     Raises TenantMismatch when a tenant's principal states another one, whether or not that exists.
     """
     if principal.tenant_id is not None:
-        if stated is not None and stated != principal.tenant_id:
-            raise TenantMismatch(stated)
+        if requested_tenant_id is not None and requested_tenant_id != principal.tenant_id:
+            raise TenantMismatch(requested_tenant_id)
         return principal.tenant_id
-    if stated is not None or header is None:
-        return stated
+    if requested_tenant_id is not None or header is None:
+        return requested_tenant_id
     if FORM.fullmatch(header) is None:  # UUID() also takes braces and URNs
         raise ValueError
     return UUID(header)

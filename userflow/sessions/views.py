@@ -74,10 +74,10 @@ def stated_client(request: Request, body: Mapping[str, object]) -> tuple[str | N
             return client_id, Credential(POST, secret)
         certificate = presented_certificate(request) if client_id is not None else None
         return client_id, None if certificate is None else Credential(CERTIFICATE, certificate=certificate)
-    stated = basic_credentials(header)
-    if stated is None:
+    name_and_secret = basic_credentials(header)
+    if name_and_secret is None:
         raise InvalidClient
-    name, key = stated
+    name, key = name_and_secret
     if client_id not in (None, name):
         raise InvalidRequest("HTTP Basic and client_id name different clients.")
     # A public client that sends its id by Basic has an empty password there.
@@ -114,23 +114,23 @@ class TokenViewSet(ApiViewSet):
         the client), use each once: a second use within `REFRESH_OVERLAP_SECONDS` (10) returns the same one; a later one ends
         the session.
         """
-        asked = self.valid(serializers.TokenIn)
-        client_id, credential = stated_client(request, asked)
-        match asked["grant_type"]:
+        fields = self.valid(serializers.TokenIn)
+        client_id, credential = stated_client(request, fields)
+        match fields["grant_type"]:
             case "client_credentials":
                 if client_id is None:
                     raise InvalidClient
                 client = authenticate_client(client_id=client_id, credential=credential)
-                return Response(actions.issue_client_token(client=client, scope=asked.get("scope")), headers=NO_STORE)
+                return Response(actions.issue_client_token(client=client, scope=fields.get("scope")), headers=NO_STORE)
             case "refresh_token":
-                if "refresh_token" not in asked:
+                if "refresh_token" not in fields:
                     raise InvalidRequest("refresh_token is missing.")
-                requested = tuple(str(asked["scope"]).split()) if "scope" in asked else None
+                requested = tuple(str(fields["scope"]).split()) if "scope" in fields else None
                 pair = refresh_session(
-                    refresh_token=asked["refresh_token"], client_id=client_id, credential=credential, scopes=requested
+                    refresh_token=fields["refresh_token"], client_id=client_id, credential=credential, scopes=requested
                 )
                 # The scope of a session of the API is not narrowed; RFC 6749 section 3.3 then requires it in the response.
-                scope = actions.granted_scope(pair) if "scope" in asked and pair.scope is None else ""
+                scope = actions.granted_scope(pair) if "scope" in fields and pair.scope is None else ""
                 return Response({**pair.fields(), **({"scope": scope} if scope else {})}, headers=NO_STORE)
             case _:
                 raise UnsupportedGrant
@@ -149,9 +149,9 @@ class TokenViewSet(ApiViewSet):
         RFC 7009. A refresh token or access token of a user ends the whole session. An unknown token returns 200 as
         well.
         """
-        asked = self.valid(serializers.PresentedToken)
-        client_id, credential = stated_client(request, asked)
-        actions.revoke_token(token=asked["token"], client_id=client_id, credential=credential)
+        fields = self.valid(serializers.PresentedToken)
+        client_id, credential = stated_client(request, fields)
+        actions.revoke_token(token=fields["token"], client_id=client_id, credential=credential)
         return Response({}, headers=NO_STORE)
 
     @endpoint(
@@ -168,17 +168,17 @@ class TokenViewSet(ApiViewSet):
         RFC 7662, for confidential clients and admins of the token's tenant. For every other token the response is
         `active: false`.
         """
-        asked = self.valid(serializers.PresentedToken)
-        known = actions.introspect_token(token=asked["token"], by=self._caller(request, asked))
+        fields = self.valid(serializers.PresentedToken)
+        known = actions.introspect_token(token=fields["token"], by=self._caller(request, fields))
         return Response(known, headers=NO_STORE)
 
-    def _caller(self, request: Request, asked: Mapping[str, object]) -> KnownClient | Principal:
+    def _caller(self, request: Request, fields: Mapping[str, object]) -> KnownClient | Principal:
         header = request.META.get("HTTP_AUTHORIZATION", "")
         if header.partition(" ")[0].lower() in ("bearer", "dpop"):
             signed_in = BearerAuthentication().authenticate(request)
             if signed_in is not None:
                 return signed_in[0]
-        client_id, credential = stated_client(request, asked)
+        client_id, credential = stated_client(request, fields)
         if client_id is None or credential is None:
             raise InvalidClient
         client = authenticate_client(client_id=client_id, credential=credential)

@@ -33,10 +33,10 @@ def sign_in_admin(*, username: str, password: str, delivery: Delivery) -> Signed
     """
     enters = ExpressionWrapper(may_enter(), output_field=BooleanField())
     user = admins_named(username).annotate(enters=enters).first()
-    who = user.pk if user else key_of_name(username)
+    user_id_or_name = user.pk if user else key_of_name(username)
     known = user is not None and attempts.is_known_network(ADMINS, user.pk)
     caller = attempts.KNOWN_NETWORK if known else attempts.UNKNOWN_NETWORK
-    with attempts.counted(ADMINS, who, factor=attempts.PASSWORD, caller=caller):
+    with attempts.counted(ADMINS, user_id_or_name, factor=attempts.PASSWORD, caller=caller):
         right = passwords.matches(password, user.password if user else None)
         if not right or user is None or not user.active or not user.enters:
             reason = _reason(user, right=right) or "tenant_inactive"
@@ -105,12 +105,19 @@ def _sign_in_end_user(
 ) -> SignedIn[EndUser] | Waiting[EndUser]:
     """Sign in through a client, or without one in a browser."""
     user, caller = queries.count_password_attempt(email_key(email))
-    who = user.pk if user else email_key(email)
-    with attempts.given_back_when_busy(END_USERS, who, factor=attempts.PASSWORD, caller=caller):
+    user_id_or_name = user.pk if user else email_key(email)
+    with attempts.given_back_when_busy(END_USERS, user_id_or_name, factor=attempts.PASSWORD, caller=caller):
         right = passwords.matches(password, user.password if user else None)
         if not right or user is None or not user.active or (client is not None and not client.active):
             if email_verification.is_required(tenant) and (client is None or client.active):
-                _reject_pending(tenant, email_key(email), password, who=who, caller=caller, hosted=client is None)
+                _reject_pending(
+                    tenant,
+                    email_key(email),
+                    password,
+                    user_id_or_name=user_id_or_name,
+                    caller=caller,
+                    hosted=client is None,
+                )
             raise _rejected(END_USERS, user, _reason(user, right=right) or "client_inactive")
         _renew_hash(END_USERS, user, password)
     if client is not None and client.stale:
@@ -130,13 +137,13 @@ def _sign_in_end_user(
             # password chosen there does not tell it either.
             attempts.count_wrong_secret()
         else:
-            attempts.clear(END_USERS, who, factor=attempts.PASSWORD, caller=caller)
+            attempts.clear(END_USERS, user_id_or_name, factor=attempts.PASSWORD, caller=caller)
         END_USERS.record("signin.address_not_proven", target=("user", user.pk), outcome="refused")
         raise
 
 
 def _reject_pending(
-    tenant: lookup.TenantContext, key: str, password: str, *, who: object, caller: str, hosted: bool
+    tenant: lookup.TenantContext, key: str, password: str, *, user_id_or_name: object, caller: str, hosted: bool
 ) -> None:
     """Raise EmailNotVerified if a registration of the address with this password waits for its verification.
 
@@ -149,7 +156,7 @@ def _reject_pending(
         attempts.count_wrong_secret()
     else:
         # Given back, not cleared: the caller may also be guessing the password of the user who has the address.
-        attempts.give_back(END_USERS, who, factor=attempts.PASSWORD, caller=caller)
+        attempts.give_back(END_USERS, user_id_or_name, factor=attempts.PASSWORD, caller=caller)
     END_USERS.record("signin.address_not_proven", target=("user", registration.pk), outcome="refused")
     raise EmailNotVerified
 

@@ -48,10 +48,10 @@ class PublicKeyCredential(JsonObject):
                 data = json_object(data.encode("utf-8"))
             except (MalformedBody, UnicodeEncodeError):
                 self.fail("invalid")
-        found = super().to_internal_value(data)
-        if not found:
+        credential = super().to_internal_value(data)
+        if not credential:
             self.fail("invalid")
-        return found
+        return credential
 
     def openapi(self) -> dict[str, object]:
         example = {"id": "…", "rawId": "…", "type": "public-key", "response": {"clientDataJSON": "…"}}

@@ -123,15 +123,15 @@ def count_password_attempt(email_key: str) -> tuple[EndUser | None, str]:
     with connections["tenant"].cursor() as cursor:
         cursor.execute(_COUNT_PASSWORD_ATTEMPT, values)
         failures, caller, *row = cursor.fetchone()
-    found = dict(zip(_COLUMNS, row, strict=True))
+    user_columns = dict(zip(_COLUMNS, row, strict=True))
     caller = caller or attempts.UNKNOWN_NETWORK
     if failures is None:
-        subject = str(found["id"] or unknown_user)
+        subject = str(user_columns["id"] or unknown_user)
         attempts.reject_locked(END_USERS, subject, factor=attempts.PASSWORD, caller=caller)
-    if found["id"] is None:
+    if user_columns["id"] is None:
         return None, caller
-    found["mfa_methods"] = orjson.loads(found["mfa_methods"])
-    return EndUser.from_db("tenant", list(found), list(found.values())), caller
+    user_columns["mfa_methods"] = orjson.loads(user_columns["mfa_methods"])
+    return EndUser.from_db("tenant", list(user_columns), list(user_columns.values())), caller
 
 
 def complete_login(

@@ -75,20 +75,20 @@ def sign_in_response(result: SignInResult, **fields: object) -> Response:
     return Response({**result.tokens.fields(), **fields, "mfa_required": False}, headers=headers)
 
 
-def _client_secret(request: Request, asked: Mapping[str, object]) -> str | None:
+def _client_secret(request: Request, fields: Mapping[str, object]) -> str | None:
     """Return the secret of the client that the body names, from HTTP Basic or the body.
 
     A header that names another client is ignored: it may be for a proxy in front. Raises ValidationFailed for both
     at once (RFC 6749 section 2.3).
     """
-    secret = asked.get("client_secret")
+    secret = fields.get("client_secret")
     assert secret is None or isinstance(secret, str)  # as the serializer checks
-    stated = basic_credentials(request.META.get("HTTP_AUTHORIZATION", ""))
-    if stated is None or stated[0].lower() != str(asked["client_id"]):
+    name_and_secret = basic_credentials(request.META.get("HTTP_AUTHORIZATION", ""))
+    if name_and_secret is None or name_and_secret[0].lower() != str(fields["client_id"]):
         return secret
     if secret is not None:
         raise ValidationFailed(details={"client_secret": ["Send the secret by HTTP Basic or in the body, not both."]})
-    return stated[1] or None
+    return name_and_secret[1] or None
 
 
 class AdminSignInViewSet(ApiViewSet):
@@ -144,12 +144,12 @@ class EndUserSignInViewSet(ApiViewSet):
         `mfa_required: true` and an `mfa_token`, and no tokens. An unknown user, a wrong password and an inactive user
         or client return the same 401.
         """
-        asked = self.valid(serializers.EndUserLoginIn)
-        asked["client_secret"] = _client_secret(request, asked)
-        result = password.sign_in_end_user(**asked, user_agent=user_agent_of(request))
+        fields = self.valid(serializers.EndUserLoginIn)
+        fields["client_secret"] = _client_secret(request, fields)
+        result = password.sign_in_end_user(**fields, user_agent=user_agent_of(request))
         user = {"id": result.user.pk, "email": result.user.email, "name": result.user.name}
-        named = {"tenant_id": result.tenant_id, "client_id": asked["client_id"]}
-        return sign_in_response(result, user=user, **named)
+        ids = {"tenant_id": result.tenant_id, "client_id": fields["client_id"]}
+        return sign_in_response(result, user=user, **ids)
 
 
 class SignOutViewSet(ApiViewSet):
@@ -187,10 +187,10 @@ class SessionViewSet(ApiViewSet):
 
         The caller's own, newest first; with `sessions:read` those of the user in `user_id`.
         """
-        asked, caller = self._arguments(), principal_at(request)
-        found = sessions.list_sessions(by=caller, **asked)
-        rows = [serializers.session_record(session, current=caller.session_id) for session in found.rows]
-        return Response({"sessions": rows, **found.totals()})
+        arguments, caller = self._arguments(), principal_at(request)
+        page = sessions.list_sessions(by=caller, **arguments)
+        rows = [serializers.session_record(session, current=caller.session_id) for session in page.rows]
+        return Response({"sessions": rows, **page.totals()})
 
     @endpoint(
         id="endSession",
@@ -205,8 +205,8 @@ class SessionViewSet(ApiViewSet):
         One of the caller's own, or with `sessions:write` one of another user of the tenant. Its tokens are rejected
         from the next request on.
         """
-        asked, session = self._arguments(), id_or(session_id, UnknownSession)
-        sessions.end_one_session(by=principal_at(request), session_id=session, **asked)
+        arguments, session = self._arguments(), id_or(session_id, UnknownSession)
+        sessions.end_one_session(by=principal_at(request), session_id=session, **arguments)
         return Response({"message": "The session has ended.", "id": session})
 
     @endpoint(
@@ -222,14 +222,16 @@ class SessionViewSet(ApiViewSet):
         End sessions with their refresh tokens and tickets. Another user's need `sessions:write`, an admin user's
         `admins:write` as well, and the caller must hold every permission that the user holds.
         """
-        asked = self._arguments()
-        ended = sessions.end_all_sessions(by=principal_at(request), **asked)
+        arguments = self._arguments()
+        ended = sessions.end_all_sessions(by=principal_at(request), **arguments)
         message = "The sessions have ended."
-        return Response({"message": message, "user_id": asked["user_id"], "sessions_ended": ended})
+        return Response({"message": message, "user_id": arguments["user_id"], "sessions_ended": ended})
 
     def _arguments(self) -> Arguments:
         """Return the fields of the query, with the tenant of the call; an operator who names none means admin users."""
-        asked = self.asked()
-        stated = asked.get("tenant_id")
-        is_named = principal_at(self.request).tenant_id or stated or self.request.META.get("HTTP_X_TENANT_ID")
-        return {**asked, "tenant_id": tenant_at(self.request, stated) if is_named else None}
+        fields = self.asked()
+        requested_tenant_id = fields.get("tenant_id")
+        is_named = (
+            principal_at(self.request).tenant_id or requested_tenant_id or self.request.META.get("HTTP_X_TENANT_ID")
+        )
+        return {**fields, "tenant_id": tenant_at(self.request, requested_tenant_id) if is_named else None}

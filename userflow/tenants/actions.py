@@ -81,12 +81,12 @@ def open_tenant(
             )
             first_admin.append(user)
 
-    own = merged({}, tenant_settings or {})
-    _check_region_exists(region_of(own))
+    initial_settings = merged({}, tenant_settings or {})
+    _check_region_exists(region_of(initial_settings))
     tenant = provisioning.create_tenant(
         name=name,
         slug=slug,
-        tenant_settings=own,
+        tenant_settings=initial_settings,
         server=server,
         server_labels=server_labels,
         initialize=create_admin,
@@ -130,8 +130,8 @@ def list_tenants(
     """
     # Slugs are lower-case.
     exact = slug.lower() if slug is not None else None
-    found = filtered(_existing(), name__icontains=name, slug=exact, database__status=status)
-    return page_of(found.order_by("-created_at", "id"), page, limit)
+    matching = filtered(_existing(), name__icontains=name, slug=exact, database__status=status)
+    return page_of(matching.order_by("-created_at", "id"), page, limit)
 
 
 def find_tenant(*, tenant_id: UUID) -> Tenant:
@@ -169,10 +169,10 @@ def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any], ch
     """
     changes = dict(changes)
     confirm = changes.pop("confirm", "")
-    status, stated, reason = (changes.pop(name, None) for name in ("status", "settings", "reason"))
+    status, setting_changes, reason = (changes.pop(name, None) for name in ("status", "settings", "reason"))
     if by.kind != OPERATOR and (changes or status is not None):
         raise NotAllowed("Only operators can change more than the settings of a tenant.")
-    if stated is not None:
+    if setting_changes is not None:
         require_assurance(Action.CHANGE_TENANT_SETTINGS, by)
     if status is not None:
         require_assurance(Action.CHANGE_TENANT_STATE, by)
@@ -185,28 +185,30 @@ def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any], ch
         tenant = _found(_existing().select_for_update(of=("self",)), tenant_id)
         check()
         before = {"slug": tenant.slug, "name": tenant.name, **tenant.settings}
-        routed = _routed(before, {**changes, **(stated or {})})
+        routed = _routed(before, {**changes, **(setting_changes or {})})
         if routed:
             require_reach(by, EVERYTHING, ROUTING)
         if "slug" in changes and changes["slug"] != tenant.slug:
             former_slugs.change(tenant, changes["slug"])
         if "name" in changes:
             tenant.name = changes["name"]
-        if stated is not None:
-            settings = merged(tenant.settings, stated, by_operator=by.kind == OPERATOR)
+        if setting_changes is not None:
+            settings = merged(tenant.settings, setting_changes, by_operator=by.kind == OPERATOR)
             tenant_settings_changing.send(sender=Tenant, tenant_id=tenant_id, before=tenant.settings, after=settings)
             claim(tenant_id, before=tenant.settings, after=settings)
             if region_of(settings) != region_of(tenant.settings):
                 _check_place(tenant_id, region_of(settings))
             tenant.settings = settings
         tenant.save()
-        if changes or stated:
+        if changes or setting_changes:
             record_for_platform(
                 "tenant.updated",
                 tenant_id=tenant_id,
                 target=("tenant", tenant_id),
                 details=differences(
-                    before, {"slug": tenant.slug, "name": tenant.name, **tenant.settings}, [*changes, *(stated or {})]
+                    before,
+                    {"slug": tenant.slug, "name": tenant.name, **tenant.settings},
+                    [*changes, *(setting_changes or {})],
                 ),
             )
         if routed:

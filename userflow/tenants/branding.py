@@ -52,18 +52,18 @@ def update_branding(
 def checked_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values that fields of `Branding` get. Raises ValidationFailed, which names every invalid field."""
     problems: dict[str, list[str]] = {}
-    found = {name: value if value is not None else "" for name, value in changes.items()}
+    values = {name: value if value is not None else "" for name, value in changes.items()}
     for name, theme in _THEMES.items():
-        if found.get(name) and (problem := problem_of(found[name], theme)):
+        if values.get(name) and (problem := problem_of(values[name], theme)):
             problems[name] = [problem]
-    if "logo" in found:
+    if "logo" in values:
         try:
-            found |= _logo_fields(found["logo"])
+            values |= _logo_fields(values["logo"])
         except LogoRejected as rejected:
             problems["logo"] = [str(rejected)]
     if problems:
         raise ValidationFailed(details=problems)
-    return found
+    return values
 
 
 def apply_changes(branding: Branding, checked: Mapping[str, Any]) -> None:
@@ -72,13 +72,13 @@ def apply_changes(branding: Branding, checked: Mapping[str, Any]) -> None:
         setattr(branding, name, _merged(branding.texts, None if value == "" else value) if name == "texts" else value)
 
 
-def _merged(before: Texts, stated: Mapping[str, Mapping[str, str] | None] | None) -> Texts:
-    if stated is None:
+def _merged(before: Texts, changes: Mapping[str, Mapping[str, str] | None] | None) -> Texts:
+    if changes is None:
         return {}
-    after = {language: texts for language, texts in before.items() if language not in stated}
-    for language, texts in stated.items():
-        if own := {name: text for name, text in (texts or {}).items() if text}:
-            after[language] = own
+    after = {language: texts for language, texts in before.items() if language not in changes}
+    for language, texts in changes.items():
+        if filled_texts := {name: text for name, text in (texts or {}).items() if text}:
+            after[language] = filled_texts
     return after
 
 

@@ -26,8 +26,8 @@ class HttpsUrl(HttpUrl):
         return url
 
     def openapi(self) -> dict[str, object]:
-        found = super().openapi()
-        return {**found, "pattern": str(found["pattern"]).replace("[Hh][Tt][Tt][Pp][Ss]?", "[Hh][Tt][Tt][Pp][Ss]")}
+        schema = super().openapi()
+        return {**schema, "pattern": str(schema["pattern"]).replace("[Hh][Tt][Tt][Pp][Ss]?", "[Hh][Tt][Tt][Pp][Ss]")}
 
 
 def _text(most: int, help_text: str, *, single_line: bool = True) -> Text:

@@ -51,5 +51,5 @@ class BrandingViewSet(ApiViewSet):
         return _response(tenant, branding.update_branding(tenant_id=tenant, by=caller, changes=changes))
 
 
-def _response(tenant_id: UUID, found: Branding) -> Response:
-    return Response(serializers.record(lookup.find(tenant_id), found))
+def _response(tenant_id: UUID, stored_branding: Branding) -> Response:
+    return Response(serializers.record(lookup.find(tenant_id), stored_branding))

@@ -67,10 +67,10 @@ class TenantViewSet(ApiViewSet):
 
         Newest first, filtered by part of the name, by slug or by status.
         """
-        found = actions.list_tenants(**self.valid_query(serializers.TenantListQuery))
-        clients = actions.default_clients(found.rows)
-        shown = [serializers.record(tenant, clients.get(tenant.pk)) for tenant in found.rows]
-        return Response({"tenants": shown, **found.totals()})
+        page = actions.list_tenants(**self.valid_query(serializers.TenantListQuery))
+        clients = actions.default_clients(page.rows)
+        shown = [serializers.record(tenant, clients.get(tenant.pk)) for tenant in page.rows]
+        return Response({"tenants": shown, **page.totals()})
 
     @endpoint(
         serializers.TenantIn,
@@ -83,11 +83,11 @@ class TenantViewSet(ApiViewSet):
 
         The response is sent when its database is ready, after some seconds.
         """
-        asked = self.valid(serializers.TenantIn)
+        fields = self.valid(serializers.TenantIn)
         made = actions.open_tenant(
-            name=asked["name"],
-            slug=asked.get("slug"),
-            tenant_settings=asked.get("settings"),
+            name=fields["name"],
+            slug=fields.get("slug"),
+            tenant_settings=fields.get("settings"),
             by=principal_at(request),
         )
         return Response(serializers.record(made.tenant, made.client_id), status=201)
@@ -121,8 +121,10 @@ class TenantViewSet(ApiViewSet):
         a recent proof; the former slug stays reserved to the tenant. While a tenant is suspended, its users and clients
         cannot sign in and their tokens are rejected.
         """
-        wanted, changes = id_or(tenant_id, UnknownTenant), self.valid(serializers.TenantChanges)
-        return Response(_record(actions.update_tenant(tenant_id=wanted, by=principal_at(request), changes=changes)))
+        tenant_uuid, changes = id_or(tenant_id, UnknownTenant), self.valid(serializers.TenantChanges)
+        return Response(
+            _record(actions.update_tenant(tenant_id=tenant_uuid, by=principal_at(request), changes=changes))
+        )
 
     @endpoint(
         serializers.TenantDeletion,
@@ -145,15 +147,15 @@ class TenantViewSet(ApiViewSet):
         The body repeats the slug. A final encrypted backup is written first unless `final_backup` is false, so the call
         takes as long as a backup.
         """
-        wanted = id_or(tenant_id, UnknownTenant)
-        asked = self.valid(serializers.TenantDeletion)
-        kept = actions.remove_tenant(tenant_id=wanted, by=principal_at(request), **asked)
+        tenant_uuid = id_or(tenant_id, UnknownTenant)
+        fields = self.valid(serializers.TenantDeletion)
+        final_backup = actions.remove_tenant(tenant_id=tenant_uuid, by=principal_at(request), **fields)
         message = "The tenant and its database are deleted." + (
             " The command restore_deleted_tenant can bring it back until its final backup is deleted."
-            if kept.until
+            if final_backup.until
             else " There is no final backup."
         )
-        return Response({"message": message, "tenant_id": wanted, "final_backup_until": kept.until})
+        return Response({"message": message, "tenant_id": tenant_uuid, "final_backup_until": final_backup.until})
 
 
 class TenantSettingsViewSet(ApiViewSet):
@@ -194,5 +196,5 @@ def _record(tenant: Tenant) -> dict[str, object]:
 
 
 def _settings(tenant_id: UUID) -> Response:
-    stated, effective = actions.read_settings(tenant_id=tenant_id)
-    return Response({"tenant_id": tenant_id, "settings": stated, "effective": effective})
+    tenant_settings, effective = actions.read_settings(tenant_id=tenant_id)
+    return Response({"tenant_id": tenant_id, "settings": tenant_settings, "effective": effective})

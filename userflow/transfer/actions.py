@@ -134,7 +134,7 @@ def _import_few(
         raise TooManyRows
     rules = batches.Rules(tenant_id, options, from_text, by=by)
     judged = batches.judge(read, rules)
-    names = {name for one in judged.people for name in (*one.groups, *(one.roles or ()))}
+    names = {name for person in judged.people for name in (*person.groups, *(person.roles or ()))}
     if len(names) > MOST_NAMES:
         raise TooManyNames
     if names and not options.dry_run:

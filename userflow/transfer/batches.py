@@ -90,7 +90,7 @@ def apply_batch(judged: Judged, rules: Rules, *, before_commit: Callable[[Batch]
 
 def judge(rows: list[Row], rules: Rules) -> Judged:
     """Validate each row by itself, without the database."""
-    found = Judged(now())
+    judged = Judged(now())
     ids: set[UUID] = set()
     for row in rows:
         kind = row.members.get("kind", USER)
@@ -99,14 +99,14 @@ def judge(rows: list[Row], rules: Rules) -> Judged:
             row.faults.append(RowError(row.line, "kind", f"Send one of: {', '.join(KINDS)}."))
         elif not row.faults:
             values = spec.read(row, from_text=rules.from_text)
-            _reject_future(row, values, found.moment)
+            _reject_future(row, values, judged.moment)
             values.pop("kind", None)
             if not row.faults and spec is KINDS[USER]:
-                found.people.append(_staged(row.line, values, ids, found.moment))
+                judged.people.append(_staged(row.line, values, ids, judged.moment))
             elif not row.faults:
-                found.definitions.append(Definition(row.line, str(kind), **values))
-        found.faults += row.faults
-    return found
+                judged.definitions.append(Definition(row.line, str(kind), **values))
+        judged.faults += row.faults
+    return judged
 
 
 def _reject_future(row: Row, values: dict[str, Any], moment: datetime) -> None:
@@ -116,12 +116,12 @@ def _reject_future(row: Row, values: dict[str, Any], moment: datetime) -> None:
 
 
 def _staged(line: int, values: dict[str, Any], ids: set[UUID], moment: datetime) -> Staged:
-    stated = values.get("id")
-    if stated is None or stated in ids:
-        stated = uuid4()
-    ids.add(stated)
-    own = {"line": line, "id": stated, "email_key": email_key(values["email"])}
-    return Staged(**{"created_at": moment, **values, **own})
+    user_id = values.get("id")
+    if user_id is None or user_id in ids:
+        user_id = uuid4()
+    ids.add(user_id)
+    derived = {"line": line, "id": user_id, "email_key": email_key(values["email"])}
+    return Staged(**{"created_at": moment, **values, **derived})
 
 
 def _with_clients(people: list[Staged], rules: Rules, batch: Batch) -> list[Staged]:
@@ -159,8 +159,10 @@ def _write(
     changed: dict[int, UUID] = {}
     if rules.options.on_conflict == UPDATE:
         if rules.by is not None:
-            held = staging.permissions_of(clashing)
-            stronger = {line for line, permissions in held.items() if lacking_for_user(rules.by, permissions)}
+            permissions_by_line = staging.permissions_of(clashing)
+            stronger = {
+                line for line, permissions in permissions_by_line.items() if lacking_for_user(rules.by, permissions)
+            }
             batch.fail([RowError(line, "email", STRONGER) for line in sorted(stronger)])
             clashing = [line for line in clashing if line not in stronger]
         changed = staging.update(clashing, dry_run=dry_run)
@@ -175,15 +177,15 @@ def _write(
 
 def _with_free_external_ids(people: list[Staged], rules: Rules, batch: Batch) -> list[Staged]:
     """Return the users whose external id no other user has; the others are left out before they take over an address."""
-    stated = {person.line: hash(person.external_id) for person in people if person.external_id is not None}
-    if not stated:
+    hashes_by_line = {person.line: hash(person.external_id) for person in people if person.external_id is not None}
+    if not hashes_by_line:
         return people
     taken = staging.external_ids_taken()
     if rules.planned is not None:
         for person in people:
-            if person.line in stated:
+            if person.line in hashes_by_line:
                 key = hash(person.email_key)
-                if rules.planned_external_ids.setdefault(stated[person.line], key) != key:
+                if rules.planned_external_ids.setdefault(hashes_by_line[person.line], key) != key:
                     taken.add(person.line)
     if taken:
         staging.leave_out(taken)

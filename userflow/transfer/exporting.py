@@ -121,8 +121,8 @@ def page_of_export(
 
 
 def _default_client(tenant_id: UUID) -> UUID:
-    found = Client.objects.filter(tenant_id=tenant_id, is_default=True).values_list("pk", flat=True).first()
-    return found or NO_CLIENT
+    client_id = Client.objects.filter(tenant_id=tenant_id, is_default=True).values_list("pk", flat=True).first()
+    return client_id or NO_CLIENT
 
 
 def _page(after: UUID | None, limit: int, hashes: bool, client_id: UUID) -> list[tuple[UUID, str]]:

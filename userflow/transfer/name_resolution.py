@@ -69,16 +69,16 @@ def _permitted(names: set[str], field: str, by: Principal | None) -> set[str]:
 
 
 def _faults_of(
-    line: int, field: str, wanted: Iterable[str], found: dict[str, Named], options: Options, by: Principal | None
+    line: int, field: str, names: Iterable[str], known: dict[str, Named], options: Options, by: Principal | None
 ) -> list[RowError]:
     faults = []
-    for name in wanted:
+    for name in names:
         if by is not None and not by.may(f"{field}:write"):
             return [RowError(line, field, f"This needs the permission {field}:write.")]
-        if name not in found:
+        if name not in known:
             if not (options.create_missing and options.dry_run):
                 faults.append(RowError(line, field, f"There is none with the name {name!r}."))
-        elif by is not None and (reason := _beyond(by, found[name].permissions)):
+        elif by is not None and (reason := _beyond(by, known[name].permissions)):
             faults.append(RowError(line, field, reason))
     return faults
 
@@ -94,35 +94,45 @@ def _beyond(by: Principal, permissions: Iterable[str]) -> str:
 def create_defined(definitions: list[Definition], options: Options, by: Principal | None, batch: Batch) -> None:
     """Create the roles and groups that have rows of their own, with `create_missing`; existing ones stay unchanged."""
     if by is not None:
-        batch.fail([RowError(one.line, "kind", "Only end users can be imported over REST.") for one in definitions])
+        batch.fail(
+            [
+                RowError(definition.line, "kind", "Only end users can be imported over REST.")
+                for definition in definitions
+            ]
+        )
         return
     for kind, there, make in ((ROLE, staging.roles, _create_roles), (GROUP, staging.groups, _create_groups)):
-        rows = [one for one in definitions if one.kind == kind]
-        exist = there(one.name for one in rows)
+        rows = [definition for definition in definitions if definition.kind == kind]
+        exist = there(definition.name for definition in rows)
         new: dict[str, Definition] = {}
-        for one in rows:
-            if one.name in exist or one.name.lower() in new:
+        for definition in rows:
+            if definition.name in exist or definition.name.lower() in new:
                 batch.tally.skipped += 1
             elif options.create_missing:
-                new[one.name.lower()] = one
+                new[definition.name.lower()] = definition
                 batch.tally.created += 1
             else:
-                reason = f"There is no {kind} {one.name!r}. Create it, or use --create-missing."
-                batch.fail([RowError(one.line, "name", reason)])
+                reason = f"There is no {kind} {definition.name!r}. Create it, or use --create-missing."
+                batch.fail([RowError(definition.line, "name", reason)])
         if not options.dry_run:
             make(new.values())
 
 
-def _missing(stated: Iterable[Definition], exist: Callable[[Iterable[str]], dict[str, Named]]) -> list[Definition]:
-    by_name = {one.name: one for one in stated}
-    found = exist(by_name)
-    return [by_name[name] for name in sorted(by_name) if name not in found]
+def _missing(definitions: Iterable[Definition], exist: Callable[[Iterable[str]], dict[str, Named]]) -> list[Definition]:
+    by_name = {definition.name: definition for definition in definitions}
+    existing = exist(by_name)
+    return [by_name[name] for name in sorted(by_name) if name not in existing]
 
 
-def _create_roles(stated: Iterable[Definition]) -> None:
+def _create_roles(definitions: Iterable[Definition]) -> None:
     new = [
-        Role(id=uuid4(), name=one.name, description=one.description, permissions=sorted(set(one.permissions)))
-        for one in _missing(stated, staging.roles)
+        Role(
+            id=uuid4(),
+            name=definition.name,
+            description=definition.description,
+            permissions=sorted(set(definition.permissions)),
+        )
+        for definition in _missing(definitions, staging.roles)
     ]
     if new:
         # If the same role is created at the same moment, that one is used.
@@ -131,12 +141,12 @@ def _create_roles(stated: Iterable[Definition]) -> None:
         publish_for_each("role.created", map(role_payload, new))
 
 
-def _create_groups(stated: Iterable[Definition]) -> None:
-    missing = _missing(stated, staging.groups)
-    new = [Group(id=uuid4(), name=one.name, description=one.description) for one in missing]
+def _create_groups(definitions: Iterable[Definition]) -> None:
+    missing = _missing(definitions, staging.groups)
+    new = [Group(id=uuid4(), name=definition.name, description=definition.description) for definition in missing]
     if not new:
         return
-    carried = {one.name: one.roles for one in missing}
+    carried = {definition.name: definition.roles for definition in missing}
     _create_roles(Definition(0, ROLE, name) for names in carried.values() for name in names)
     roles = staging.roles({name for names in carried.values() for name in names})
     Group.objects.bulk_create(new, ignore_conflicts=True)
@@ -149,4 +159,4 @@ def _create_groups(stated: Iterable[Definition]) -> None:
         [links(group_id=group, role_id=role) for group, role in sorted(pairs)], ignore_conflicts=True
     )
     record_for_each_in_tenant("group.imported", kind="group", ids=[group.pk for group in new])
-    publish_for_each("group.created", (group_payload(one, carried[one.name]) for one in new))
+    publish_for_each("group.created", (group_payload(definition, carried[definition.name]) for definition in new))

@@ -20,7 +20,7 @@ from identity_platform.transfer.report import Tally
 from tenants.entering.target import TENANT_ALIAS
 from userflow.accounts.event_payloads import person
 from userflow.accounts.models import EndUser, Group, GroupMembership, Role, RoleBinding
-from userflow.credentials import unused_registrations as yielding
+from userflow.credentials import unused_registrations
 from userflow.errors import ExternalIdTaken
 from userflow.events.outbox import publish, publish_for_each
 
@@ -146,7 +146,7 @@ def stage(users: Iterable[Staged]) -> None:
         with cursor.copy(_COPY) as copy:
             for user in users:
                 values = _columns_of(user)
-                copy.write_row([orjson.dumps(one).decode() if isinstance(one, dict) else one for one in values])
+                copy.write_row([orjson.dumps(value).decode() if isinstance(value, dict) else value for value in values])
         cursor.execute(_FREE_IDS)
 
 
@@ -171,7 +171,7 @@ def insert(moment: datetime, *, dry_run: bool = False) -> dict[int, UUID]:
             return dict(cursor.fetchall())
         cursor.execute(_YIELDING)
         if given_up := [key for (key,) in cursor.fetchall()]:
-            yielding.release_addresses(given_up, to="import")
+            unused_registrations.release_addresses(given_up, to="import")
         cursor.execute(_INSERT, {"moment": moment})
         return dict(cursor.fetchall())
 
@@ -184,29 +184,29 @@ def update(lines: Sequence[int], *, dry_run: bool = False) -> dict[int, UUID]:
     """
     with connections[TENANT_ALIAS].cursor() as cursor:
         cursor.execute(_FOUND, [list(lines)])
-        found: dict[int, UUID] = dict(cursor.fetchall())
-        if found and not dry_run:
-            cursor.execute(_LOCK, [list(found.values())])
+        ids_by_line: dict[int, UUID] = dict(cursor.fetchall())
+        if ids_by_line and not dry_run:
+            cursor.execute(_LOCK, [list(ids_by_line.values())])
             with unique_or(ExternalIdTaken):
-                cursor.execute(_UPDATE, [list(found)])
-        return found
+                cursor.execute(_UPDATE, [list(ids_by_line)])
+        return ids_by_line
 
 
 def permissions_of(lines: Sequence[int]) -> dict[int, list[str]]:
     """Return the permissions of the users who have these lines' addresses, by line; without lines of users who hold none."""
     with connections[TENANT_ALIAS].cursor() as cursor:
         cursor.execute(_HELD, [list(lines)])
-        return {line: _json(held) for line, held in cursor.fetchall()}
+        return {line: _json(permissions) for line, permissions in cursor.fetchall()}
 
 
 def bind(
     model: type[RoleBinding | GroupMembership], column: str, pairs: Iterable[tuple[UUID, UUID]]
 ) -> list[tuple[UUID, UUID]]:
     """Bind users to roles or groups by pairs of (user, role or group); return the new pairs."""
-    wanted = sorted(set(pairs))
-    if not wanted:
+    distinct_pairs = sorted(set(pairs))
+    if not distinct_pairs:
         return []
-    users, others = [user for user, _ in wanted], [other for _, other in wanted]
+    users, others = [user for user, _ in distinct_pairs], [other for _, other in distinct_pairs]
     with connections[TENANT_ALIAS].cursor() as cursor:
         cursor.execute(
             f"INSERT INTO {model._meta.db_table} (user_id, {column}, created_at) SELECT u, o, now()"
@@ -231,12 +231,15 @@ def groups(names: Iterable[str]) -> dict[str, Named]:
 
 
 def _named(table: str, names: Iterable[str], permissions: str) -> dict[str, Named]:
-    wanted = sorted(set(names))
-    if not wanted:
+    distinct_names = sorted(set(names))
+    if not distinct_names:
         return {}
     with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute(_NAMED.format(table=table, permissions=permissions), [wanted])
-        return {asked: Named(found, name, frozenset(_json(said))) for asked, found, name, said in cursor.fetchall()}
+        cursor.execute(_NAMED.format(table=table, permissions=permissions), [distinct_names])
+        return {
+            requested_name: Named(row_id, name, frozenset(_json(said)))
+            for requested_name, row_id, name, said in cursor.fetchall()
+        }
 
 
 def _json(value: str | list[str]) -> list[str]:
@@ -255,37 +258,37 @@ def publish_created(people: Iterable[Staged], ids: Mapping[int, UUID], moment: d
         (
             person(
                 EndUser(
-                    id=ids[one.line],
-                    email=one.email,
-                    name=one.name or "",
-                    active=one.active,
-                    provider=one.provider,
-                    client_id=one.client_id,
-                    language=one.language or "",
-                    external_id=one.external_id,
-                    metadata=one.metadata or {},
-                    app_metadata=one.app_metadata or {},
-                    created_at=one.created_at,
+                    id=ids[staged.line],
+                    email=staged.email,
+                    name=staged.name or "",
+                    active=staged.active,
+                    provider=staged.provider,
+                    client_id=staged.client_id,
+                    language=staged.language or "",
+                    external_id=staged.external_id,
+                    metadata=staged.metadata or {},
+                    app_metadata=staged.app_metadata or {},
+                    created_at=staged.created_at,
                     updated_at=moment,
-                    last_login=one.last_login,
+                    last_login=staged.last_login,
                 ),
                 via="import",
             )
-            for one in people
-            if one.line in ids
+            for staged in people
+            if staged.line in ids
         ),
     )
 
 
 def publish_updated(ids: Iterable[UUID]) -> None:
     """Publish `end_user.updated` for each changed user."""
-    found = EndUser.objects.filter(pk__in=set(ids)).order_by("id")
-    publish_for_each("end_user.updated", (person(user, changed=_REPLACED) for user in found.iterator()))
+    users = EndUser.objects.filter(pk__in=set(ids)).order_by("id")
+    publish_for_each("end_user.updated", (person(user, changed=_REPLACED) for user in users.iterator()))
 
 
 def publish_assigned(event: str, member: str, pairs: Iterable[tuple[UUID, UUID]], names: Iterable[Named]) -> None:
     """Publish one message for each role or group with its new users; `member` names the field with its id."""
-    known = {named.id: named.name for named in names}
+    known = {role_or_group.id: role_or_group.name for role_or_group in names}
     publish_for_each(event, _members(member, pairs, known))
 
 

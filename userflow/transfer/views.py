@@ -45,20 +45,20 @@ class ImportViewSet(ApiViewSet):
         Up to 1000 users. Invalid rows are listed in `report`; all others are imported. Rows with groups and roles need
         `groups:write` and `roles:write`, and the caller must hold what they grant.
         """
-        asked = self.valid(serializers.EndUserImportIn)
-        tenant_id = tenant_at(request, asked["tenant_id"])
+        fields = self.valid(serializers.EndUserImportIn)
+        tenant_id = tenant_at(request, fields["tenant_id"])
         options = Options(
-            dry_run=asked["dry_run"], on_conflict=asked["on_conflict"], create_missing=asked["create_missing"]
+            dry_run=fields["dry_run"], on_conflict=fields["on_conflict"], create_missing=fields["create_missing"]
         )
         tally, report = actions.import_few(
             tenant_id=tenant_id,
             by=principal_at(request),
             options=options,
-            rows=asked.get("rows"),
-            content=asked.get("content", ""),
-            form=asked["format"],
+            rows=fields.get("rows"),
+            content=fields.get("content", ""),
+            form=fields["format"],
         )
-        faults = [{"line": one.line, "field": one.field, "reason": one.reason} for one in report.kept]
+        faults = [{"line": fault.line, "field": fault.field, "reason": fault.reason} for fault in report.first_faults]
         answer = {"dry_run": options.dry_run, "rows": tally.rows, **tally.counts(), "report": faults}
         return Response(answer, headers=NO_STORE)
 
@@ -80,13 +80,13 @@ class ExportViewSet(ApiViewSet):
         `endusers:export_hashes`, which only admins and operators hold; the tenant's admins get a mail about each page
         with hashes.
         """
-        asked = self.valid(serializers.EndUserExportIn)
-        tenant_id = tenant_at(request, asked["tenant_id"])
+        fields = self.valid(serializers.EndUserExportIn)
+        tenant_id = tenant_at(request, fields["tenant_id"])
         users, cursor = exporting.page_of_export(
             tenant_id=tenant_id,
             by=principal_at(request),
-            hashes=asked["with_hashes"],
-            after=asked.get("cursor"),
-            limit=asked["limit"],
+            hashes=fields["with_hashes"],
+            after=fields.get("cursor"),
+            limit=fields["limit"],
         )
         return Response({"users": users, "next_cursor": cursor}, headers=NO_STORE)

@@ -42,7 +42,7 @@ class Outcome:
     """The outcome for one tenant. `failure` is for operators and contains no personal data."""
 
     slug: str
-    found: Difference
+    difference: Difference
     failure: str = ""
 
 
@@ -65,12 +65,12 @@ def index_end_users(
     for tenant_id, slug in todo:
         if until():
             break
-        found, failure = Difference(), ""
+        difference, failure = Difference(), ""
         try:
-            found = compare(tenant_id, dry_run=dry_run)
+            difference = compare(tenant_id, dry_run=dry_run)
         except Exception as problem:
             failure = why(problem)
-        outcomes.append(Outcome(slug, found, failure))
+        outcomes.append(Outcome(slug, difference, failure))
         progress(outcomes[-1])
     if not only and not dry_run:
         _remove_deleted_tenants()
@@ -81,13 +81,13 @@ def _todo(only: Sequence[str]) -> list[tuple[UUID, str]]:
     readable = TenantDatabase.objects.filter(status__in=allowing(Purpose.INSPECT)).order_by("pk")
     if only:
         readable = readable.filter(tenant__slug__in=only)
-    found = list(readable.values_list("pk", "tenant__slug"))
-    if missing := set(only) - {slug for _, slug in found}:
+    mappings = list(readable.values_list("pk", "tenant__slug"))
+    if missing := set(only) - {slug for _, slug in mappings}:
         raise UnknownTenant(
             f"No tenant with a readable database has this slug: {', '.join(sorted(missing))}. "
             "`list_tenants` shows them all with their state."
         )
-    return found
+    return mappings
 
 
 def _remove_deleted_tenants() -> None:
@@ -108,7 +108,7 @@ def compare(
     Both are read in the order of the ids, `size` rows at a time; `differing` gets the users of each page whose entries differ.
     Raises UnknownTenant, TenantBusy.
     """
-    found = Difference()
+    difference = Difference()
     last: UUID | None = _BEFORE_ALL
     while last is not None:
         # The index first: a user who is erased between the two reads is only in the index, as is right. In the other order a
@@ -126,8 +126,8 @@ def compare(
             entries.store(tenant_id, {user_id: users[user_id] for user_id in missing | outdated})
             entries.remove(tenant_id, surplus)
         differing(missing | outdated | surplus)
-        found += Difference(len(missing), len(outdated), len(surplus))
-    return found
+        difference += Difference(len(missing), len(outdated), len(surplus))
+    return difference
 
 
 def _digests_after(tenant_id: UUID, user_id: UUID, size: int) -> dict[UUID, bytes]:
@@ -135,7 +135,7 @@ def _digests_after(tenant_id: UUID, user_id: UUID, size: int) -> dict[UUID, byte
         rows: Iterable[tuple[UUID, str]] = (
             EndUser.objects.filter(pk__gt=user_id).order_by("pk").values_list("pk", "email_key")[:size]
         )
-        return {found: entries.digest_of(key) for found, key in rows}
+        return {pk: entries.digest_of(key) for pk, key in rows}
 
 
 def _up_to(last: UUID, page: dict[UUID, bytes]) -> dict[UUID, bytes]:

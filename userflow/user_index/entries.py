@@ -99,4 +99,4 @@ def remove_tenant(sender: object, *, tenant_id: UUID, **_: object) -> None:
 def after(tenant_id: UUID, user_id: UUID, size: int) -> dict[UUID, bytes]:
     """Return the next entries of a tenant after this id, in the order of the ids."""
     rows = IndexedEndUser.objects.filter(tenant_id=tenant_id, user_id__gt=user_id).order_by("user_id")
-    return {found: bytes(digest) for found, digest in rows.values_list("user_id", "digest")[:size]}
+    return {pk: bytes(digest) for pk, digest in rows.values_list("user_id", "digest")[:size]}

@@ -22,7 +22,7 @@ class ValidationViewSet(ApiViewSet):
         Return its subject and the permissions that the subject holds now.
         """
         caller = principal_at(request)
-        held = sorted(caller.permissions)
+        permissions = sorted(caller.permissions)
         body = fields_of(
             serializers.TokenValidationOut,
             caller,
@@ -30,8 +30,8 @@ class ValidationViewSet(ApiViewSet):
             sub=caller.id,
             roles=caller.roles if reveals(caller.grant, ROLES_SCOPE) else (),
             groups=caller.groups if reveals(caller.grant, GROUPS_SCOPE) else (),
-            permissions=held,
-            scopes=held,
+            permissions=permissions,
+            scopes=permissions,
             expires_at=moment(caller.claims["exp"]),
         )
         return Response(body, headers=NO_STORE)
@@ -63,15 +63,20 @@ class ValidationViewSet(ApiViewSet):
         Return 200 if the caller may perform any action on the resource, or the action after the colon. Otherwise return
         403.
         """
-        asked = self.valid_query(serializers.ResourceQuery)["resource"]
+        requested = self.valid_query(serializers.ResourceQuery)["resource"]
         caller = principal_at(request)
-        name, colon, _ = asked.partition(":")
-        found = sorted(held for held in caller.permissions if held.partition(":")[0] == name)
+        name, colon, _ = requested.partition(":")
+        of_resource = sorted(permission for permission in caller.permissions if permission.partition(":")[0] == name)
         # Without an action, any permission on the resource is enough; if there is none, the resource itself is missing.
-        required = [asked] if colon else (found or [asked])
+        required = [requested] if colon else (of_resource or [requested])
         body = _held(caller, required)
         return Response(
-            {**body, "required": [asked], "resource": name, "actions": [held.partition(":")[2] for held in found]},
+            {
+                **body,
+                "required": [requested],
+                "resource": name,
+                "actions": [permission.partition(":")[2] for permission in of_resource],
+            },
             headers=NO_STORE,
         )
 
@@ -87,9 +92,9 @@ class ValidationViewSet(ApiViewSet):
         Return 200 if the caller holds all of them, or with `mode: any` at least one. Otherwise return 403 with the
         missing ones in `details`.
         """
-        asked = self.valid(serializers.PermissionCheckIn)
-        body = _held(principal_at(request), asked["permissions"], mode=asked["mode"])
-        return Response({**body, "mode": asked["mode"]}, headers=NO_STORE)
+        fields = self.valid(serializers.PermissionCheckIn)
+        body = _held(principal_at(request), fields["permissions"], mode=fields["mode"])
+        return Response({**body, "mode": fields["mode"]}, headers=NO_STORE)
 
 
 def _held(caller: Principal, required: list[str], *, mode: str = serializers.ALL) -> dict[str, object]:

@@ -219,12 +219,12 @@ def list_messages(
     """
     with in_tenant(tenant_id, purpose):
         _found(endpoint_id)
-        found = filtered(WebhookMessage.objects.filter(endpoint_id=endpoint_id), status=status)
+        messages = filtered(WebhookMessage.objects.filter(endpoint_id=endpoint_id), status=status)
         if event is not None:
-            newest = found.order_by("-pk").values("pk")[:SEARCHED]
-            found = WebhookMessage.objects.filter(pk__in=newest, event=event)
-        found = filtered(found, pk__lt=before)
-        rows = list(found.order_by("-pk").values(*_SHOWN)[: limit + 1])
+            newest = messages.order_by("-pk").values("pk")[:SEARCHED]
+            messages = WebhookMessage.objects.filter(pk__in=newest, event=event)
+        messages = filtered(messages, pk__lt=before)
+        rows = list(messages.order_by("-pk").values(*_SHOWN)[: limit + 1])
     more = len(rows) > limit
     return rows[:limit], rows[limit - 1]["id"] if more else None
 
@@ -263,17 +263,17 @@ def replay(
         if not endpoint.enabled:
             raise EndpointOff
         messages = WebhookMessage.objects.filter(endpoint_id=endpoint_id)
-        found = filtered(messages, message_id__in=message_ids, created_at__gte=since, status=status)
+        matching = filtered(messages, message_id__in=message_ids, created_at__gte=since, status=status)
         # Messages that an earlier call has queued are not queued again.
         chosen = list(
-            found.exclude(status=PENDING, attempts=0)
+            matching.exclude(status=PENDING, attempts=0)
             .order_by("pk")
             .values_list("pk", flat=True)[: REPLAYED_AT_ONCE + 1]
         )
         more = len(chosen) > REPLAYED_AT_ONCE
         number = queue.queue_again(WebhookMessage.objects.filter(pk__in=chosen[:REPLAYED_AT_ONCE]))
-        named = {} if message_ids is None else {"message_ids": sorted(message_ids)[:AUDITED_IDS]}
-        _record("replayed", endpoint, messages=number, **named)
+        audited_ids = {} if message_ids is None else {"message_ids": sorted(message_ids)[:AUDITED_IDS]}
+        _record("replayed", endpoint, messages=number, **audited_ids)
     return number, more
 
 
@@ -326,8 +326,8 @@ def _endpoints() -> QuerySet[WebhookEndpoint]:
 
 
 def _found(endpoint_id: UUID, *, lock: bool = False) -> WebhookEndpoint:
-    found = _endpoints().select_for_update(no_key=True) if lock else _endpoints()
-    return first_or(found.filter(pk=endpoint_id), UnknownEndpoint)
+    endpoints = _endpoints().select_for_update(no_key=True) if lock else _endpoints()
+    return first_or(endpoints.filter(pk=endpoint_id), UnknownEndpoint)
 
 
 def _record(verb: str, endpoint: WebhookEndpoint, **details: object) -> None:

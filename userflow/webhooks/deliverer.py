@@ -150,11 +150,11 @@ class Deliverer:
         apply_changes(tenant_id)
         with in_tenant(tenant_id, Purpose.SIGN_OUT) as tenant:
             logout_tokens.end_sessions_of_suspended(tenant)
-            any_endpoints, found = queue.waiting()
+            any_endpoints, waiting_endpoints = queue.waiting()
         if not any_endpoints and not logout_tokens.receives_logout_tokens(tenant_id):
             WebhookTenant.objects.filter(pk=tenant_id, touched_at__lt=now() - KEPT).delete()
-        hosts = logout_tokens.hosts(tenant_id, found)
-        for endpoint in found:
+        hosts = logout_tokens.hosts(tenant_id, waiting_endpoints)
+        for endpoint in waiting_endpoints:
             if endpoint.held_seconds:
                 wakeups.wake(tenant_id, seconds=HELD_SECONDS)
             elif endpoint.seconds:
@@ -164,19 +164,21 @@ class Deliverer:
         self._start_turns()
 
     def _start_turns(self) -> None:
-        while place := self._shares.take():
-            self._start(partial(self._turn, place=place), place.tenant_id)
+        while queued_endpoint := self._shares.take():
+            self._start(partial(self._turn, queued_endpoint=queued_endpoint), queued_endpoint.tenant_id)
 
-    def _turn(self, tenant_id: UUID, place: Place) -> None:
+    def _turn(self, tenant_id: UUID, queued_endpoint: Place) -> None:
         turn = Turn.DONE
         try:
             if not self._ending():
-                turn = deliver(tenant_id, place.endpoint_id, ending=self._ending, writers_wait=self._writers_wait)
+                turn = deliver(
+                    tenant_id, queued_endpoint.endpoint_id, ending=self._ending, writers_wait=self._writers_wait
+                )
         finally:
-            self._shares.give_back(place)
+            self._shares.give_back(queued_endpoint)
             if turn is Turn.MORE and not self._ending():
                 # At the back of the queue, so that one endpoint with many messages does not hold up the others.
-                self._shares.add(place)
+                self._shares.add(queued_endpoint)
             self._start_turns()
         if turn is Turn.NOT_MINE or (turn is Turn.MORE and self._ending()):
             wakeups.wake(tenant_id, seconds=HELD_SECONDS)

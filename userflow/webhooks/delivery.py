@@ -125,28 +125,28 @@ def deliver(
         secrets = tuple(signing.open_secret(s, tenant_id=tenant_id, endpoint_id=endpoint_id) for s in sealed)
     allowed = reach() if lease.client_id is None else client_keys.reach()
     with GuardedSession(allowed, authorities=tenant.authorities) as session:
-        held = Held(tenant, lease, secrets, session)
+        leased_endpoint = Held(tenant, lease, secrets, session)
         try:
-            return _turn(held, ending, writers_wait)
+            return _turn(leased_endpoint, ending, writers_wait)
         finally:
-            with held.entered():
+            with leased_endpoint.entered():
                 queue.release(lease)
 
 
-def _turn(held: Held, ending: Callable[[], bool], writers_wait: float) -> Turn:
+def _turn(leased_endpoint: Held, ending: Callable[[], bool], writers_wait: float) -> Turn:
     began = renewed = time.monotonic()
-    tenant_id, highest = held.tenant.tenant_id, 0
-    if held.lease.client_id is None:
-        found = _final_id(tenant_id, held.lease.endpoint_id, writers_wait)
-        if found is None:
+    tenant_id, highest = leased_endpoint.tenant.tenant_id, 0
+    if leased_endpoint.lease.client_id is None:
+        final_id = _final_id(tenant_id, leased_endpoint.lease.endpoint_id, writers_wait)
+        if final_id is None:
             # A long transaction of the tenant is open and may still add a lower id.
             wakeups.wake(tenant_id, seconds=1.0)
             return Turn.DONE
-        highest = found
+        highest = final_id
     sent = 0
     while not ending():
-        with held.entered():
-            messages = queue.next_messages(held.lease, highest)
+        with leased_endpoint.entered():
+            messages = queue.next_messages(leased_endpoint.lease, highest)
         if not messages:
             # Newer messages have higher ids; their writers have left a wake-up, or the next turn sees them.
             return Turn.MORE if sent else Turn.DONE
@@ -158,7 +158,7 @@ def _turn(held: Held, ending: Callable[[], bool], writers_wait: float) -> Turn:
                 return Turn.DONE
             if time.monotonic() - renewed > queue.LATE_SECONDS:
                 return Turn.MORE
-            turn = _send(held, message)
+            turn = _send(leased_endpoint, message)
             if turn is not Turn.MORE:
                 return turn
             renewed = time.monotonic()
@@ -183,15 +183,15 @@ def _final_id(tenant_id: UUID, endpoint_id: UUID, writers_wait: float) -> int | 
     return highest
 
 
-def _send(held: Held, message: Message) -> Turn:
+def _send(leased_endpoint: Held, message: Message) -> Turn:
     """Send one message and record the outcome; return MORE if the next one may follow, else how the turn ends."""
-    lease, tells_logout = held.lease, held.lease.client_id is not None
-    attempt, asked_to_wait = _attempt(held, message)
+    lease, tells_logout = leased_endpoint.lease, leased_endpoint.lease.client_id is not None
+    attempt, asked_to_wait = _attempt(leased_endpoint, message)
     status, error = attempt["status"], attempt["error"]
     ids = {"endpoint_id": str(lease.endpoint_id), "message_id": message.message_id}
     log.debug("webhook_attempt", **ids, status=status, error=error, ms=attempt["milliseconds"])
     if not error:
-        with held.entered():
+        with leased_endpoint.entered():
             goes_on = queue.record_delivered(lease, message, attempt)
         TRIES.labels("delivered").inc()
         return Turn.MORE if goes_on else Turn.NOT_MINE
@@ -201,7 +201,7 @@ def _send(held: Held, message: Message) -> Turn:
     pause = None
     if tells_logout and not final and (status is None or status in ASKS_TO_WAIT):
         pause = max(APPLICATION_PAUSE_SECONDS, min(asked_to_wait or 0.0, again or 0.0))
-    with held.entered(), tenant_atomic():
+    with leased_endpoint.entered(), tenant_atomic():
         failing_since = queue.record_failure(lease, message, attempt, again=again, pause=pause)
         disabled = (
             failing_since is not None
@@ -216,16 +216,16 @@ def _send(held: Held, message: Message) -> Turn:
     log.info("webhook_not_taken", **ids, error=error)
     if again is not None and not disabled:
         # After a pause other tokens of the application may be due before the retry of this one.
-        wakeups.wake(held.tenant.tenant_id, seconds=again if pause is None else min(again, pause))
+        wakeups.wake(leased_endpoint.tenant.tenant_id, seconds=again if pause is None else min(again, pause))
     # After a dead letter the next message is sent: the dead one may be the only one that the consumer rejects.
     goes_on = (again is None or tells_logout) and pause is None and not disabled
     return Turn.MORE if goes_on else Turn.DONE
 
 
-def _attempt(held: Held, message: Message) -> tuple[Attempt, float | None]:
+def _attempt(leased_endpoint: Held, message: Message) -> tuple[Attempt, float | None]:
     """POST the message; return the attempt, without an error if it was accepted, and the seconds of a Retry-After."""
     at, began = now(), time.monotonic()
-    response, error = _exchange(held, message)
+    response, error = _exchange(leased_endpoint, message)
     seconds = time.monotonic() - began
     attempt = Attempt(
         at=at.isoformat(timespec="seconds"), milliseconds=round(seconds * 1000), status=None, error=error, response=""
@@ -244,16 +244,16 @@ def _beginning(body: bytes) -> str:
     return body.decode(errors="replace")[:RESPONSE_CHARACTERS].replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def _exchange(held: Held, message: Message) -> tuple[Answer | None, str]:
+def _exchange(leased_endpoint: Held, message: Message) -> tuple[Answer | None, str]:
     """POST the message; return the response, or None and why there is none."""
-    url, body, headers = held.request(message)
+    url, body, headers = leased_endpoint.request(message)
     if not url:
         return None, NO_ADDRESS
     headers["User-Agent"] = AGENT
     began = time.monotonic()
     try:
         return outbound.post(
-            held.session, url, body=body, headers=headers, seconds=settings.WEBHOOK_TIMEOUT_SECONDS
+            leased_endpoint.session, url, body=body, headers=headers, seconds=settings.WEBHOOK_TIMEOUT_SECONDS
         ), ""
     except NotResolved:
         return None, "name not resolved"

@@ -33,12 +33,17 @@ def receives_logout_tokens(tenant_id: UUID) -> bool:
     return Client.objects.filter(tenant_id=tenant_id).exclude(backchannel_logout_uri="").exists()
 
 
-def hosts(tenant_id: UUID, found: Sequence[Waiting]) -> dict[UUID, str]:
+def hosts(tenant_id: UUID, endpoints: Sequence[Waiting]) -> dict[UUID, str]:
     """Return the host of each endpoint's address; of an application that of its client's, or of the kept one."""
-    own = [endpoint.endpoint_id for endpoint in found if not endpoint.url]
-    clients = Client.objects.filter(tenant_id=tenant_id, pk__in=own).values_list("pk", "backchannel_logout_uri")
-    addresses = dict(clients) if own else {}
-    return {one.endpoint_id: urlsplit(one.url or addresses.get(one.endpoint_id, "")).hostname or "" for one in found}
+    application_ids = [endpoint.endpoint_id for endpoint in endpoints if not endpoint.url]
+    clients = Client.objects.filter(tenant_id=tenant_id, pk__in=application_ids).values_list(
+        "pk", "backchannel_logout_uri"
+    )
+    addresses = dict(clients) if application_ids else {}
+    return {
+        endpoint.endpoint_id: urlsplit(endpoint.url or addresses.get(endpoint.endpoint_id, "")).hostname or ""
+        for endpoint in endpoints
+    }
 
 
 def request_of(message: Message, *, tenant: TenantContext, client_id: UUID) -> tuple[str, bytes, dict[str, str]]:
@@ -64,16 +69,16 @@ def request_of(message: Message, *, tenant: TenantContext, client_id: UUID) -> t
 def _receiver(tenant_id: UUID, client_id: UUID) -> tuple[str, str]:
     """Return the client's logout address and algorithm; of a deleted client those that were kept."""
     columns = ("backchannel_logout_uri", "id_token_signed_response_alg")
-    found = Client.objects.filter(pk=client_id, tenant_id=tenant_id).values_list(*columns).first()
-    if found is None:
+    receiver = Client.objects.filter(pk=client_id, tenant_id=tenant_id).values_list(*columns).first()
+    if receiver is None:
         # In this order: the note goes after the address is kept.
         noted = PendingClientChange.objects.filter(pk=client_id, tenant_id=tenant_id)
-        found = noted.values_list("backchannel_logout_uri", "signed_response_alg").first()
-    if found is None:
+        receiver = noted.values_list("backchannel_logout_uri", "signed_response_alg").first()
+    if receiver is None:
         with in_tenant(tenant_id, Purpose.SIGN_OUT):
-            kept = WebhookEndpoint.objects.filter(pk=client_id, client_id=client_id)
-            found = kept.values_list("url", "signed_response_alg").first()
-    return found or ("", "")
+            stored_endpoints = WebhookEndpoint.objects.filter(pk=client_id, client_id=client_id)
+            receiver = stored_endpoints.values_list("url", "signed_response_alg").first()
+    return receiver or ("", "")
 
 
 def end_sessions_before_resuming(sender: object, *, tenant_id: UUID, **_: object) -> None:
@@ -91,8 +96,8 @@ def end_sessions_of_suspended(tenant: TenantContext) -> None:
     The other sessions continue when the tenant is resumed. Call it in the tenant.
     """
     if tenant.status is State.SUSPENDED:
-        found = EndUserSession._default_manager.filter(backchannel_logout=True)
-        end_found(END_USERS, found, reason="tenant_suspended")
+        sessions = EndUserSession._default_manager.filter(backchannel_logout=True)
+        end_found(END_USERS, sessions, reason="tenant_suspended")
 
 
 def list_deliveries(
@@ -100,8 +105,8 @@ def list_deliveries(
 ) -> Sequence[WebhookMessage]:
     """Return the latest logout tokens of the client, newest first. Raises UnknownTenant, TenantSuspended, TenantBusy."""
     with in_tenant(tenant_id, purpose):
-        found = WebhookMessage.objects.filter(endpoint_id=client_id).order_by("-pk")
-        return list(found.defer("body", "attempt_log")[:limit])
+        messages = WebhookMessage.objects.filter(endpoint_id=client_id).order_by("-pk")
+        return list(messages.defer("body", "attempt_log")[:limit])
 
 
 def retry_deliveries(*, tenant_id: UUID, client_id: UUID) -> int:

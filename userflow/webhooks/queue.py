@@ -103,7 +103,7 @@ def waiting() -> tuple[bool, Sequence[Waiting]]:
         When(_served(), then=Subquery(pending.order_by("next_attempt_at")[:1])),
     )
     rows = list(WebhookEndpoint.objects.values_list("pk", "url", "leased_until", "paused_until", due, Now()))
-    found = [
+    endpoints = [
         Waiting(
             endpoint_id,
             url,
@@ -113,7 +113,7 @@ def waiting() -> tuple[bool, Sequence[Waiting]]:
         for endpoint_id, url, leased_until, paused_until, at, read_at in rows
         if at is not None
     ]
-    return bool(rows), found
+    return bool(rows), endpoints
 
 
 def _served() -> Q:
@@ -181,9 +181,9 @@ def next_messages(lease: Lease, highest: int) -> Sequence[Message]:
 def record_delivered(lease: Lease, message: Message, attempt: Attempt) -> bool:
     """Record a delivery. Return False if the endpoint is disabled or the lease is lost: the caller then stops."""
     with tenant_atomic():
-        held = _renew(lease, failing_since=None, paused_until=None, last_delivered_at=Now())
+        renewed_lease = _renew(lease, failing_since=None, paused_until=None, last_delivered_at=Now())
         recorded = _record_attempt(message, attempt, status=DELIVERED, settled_at=Now())
-    return recorded and held is not None and held.enabled
+    return recorded and renewed_lease is not None and renewed_lease.enabled
 
 
 def record_failure(
@@ -197,14 +197,14 @@ def record_failure(
     """
     due = Now() + timedelta(seconds=again or 0.0)
     paused = {} if pause is None else {"paused_until": Now() + timedelta(seconds=pause)}
-    held = _renew(lease, failing_since=Coalesce("failing_since", Now()), **paused)
-    if held is None:
+    renewed_lease = _renew(lease, failing_since=Coalesce("failing_since", Now()), **paused)
+    if renewed_lease is None:
         return None
     if again is None:
         recorded = _record_attempt(message, attempt, status=DEAD, settled_at=Now())
     else:
         recorded = _record_attempt(message, attempt, next_attempt_at=due)
-    return held.failing_since if recorded else None
+    return renewed_lease.failing_since if recorded else None
 
 
 def _renew(lease: Lease, **changes: Combinable | None) -> WebhookEndpoint | None:

@@ -30,10 +30,10 @@ class Shares:
         self._turns: Counter[UUID | str] = Counter()
         self._lock = threading.Lock()
 
-    def add(self, place: Place) -> None:
+    def add(self, queued_endpoint: Place) -> None:
         """Let an endpoint wait for a turn; one that waits already is not added again."""
         with self._lock:
-            self._waiting.setdefault(place.endpoint_id, place)
+            self._waiting.setdefault(queued_endpoint.endpoint_id, queued_endpoint)
 
     def take(self) -> Place | None:
         """Return the first endpoint whose tenant and host may have another turn now, None if there is none.
@@ -41,16 +41,19 @@ class Shares:
         The caller calls `give_back` after the turn.
         """
         with self._lock:
-            for place in self._waiting.values():
-                if self._turns[place.tenant_id] < self._of_tenant and self._turns[place.host] < self._of_host:
-                    del self._waiting[place.endpoint_id]
-                    self._turns.update((place.tenant_id, place.host))
-                    return place
+            for queued_endpoint in self._waiting.values():
+                if (
+                    self._turns[queued_endpoint.tenant_id] < self._of_tenant
+                    and self._turns[queued_endpoint.host] < self._of_host
+                ):
+                    del self._waiting[queued_endpoint.endpoint_id]
+                    self._turns.update((queued_endpoint.tenant_id, queued_endpoint.host))
+                    return queued_endpoint
         return None
 
-    def give_back(self, place: Place) -> None:
+    def give_back(self, queued_endpoint: Place) -> None:
         """End the turn of an endpoint."""
         with self._lock:
-            self._turns.subtract((place.tenant_id, place.host))
+            self._turns.subtract((queued_endpoint.tenant_id, queued_endpoint.host))
             # Without the zeros.
             self._turns = +self._turns

@@ -43,8 +43,8 @@ class WebhookViewSet(InTenantViewSet):
 
         Oldest first, without secrets.
         """
-        found = actions.list_endpoints(purpose=reading(principal_at(request)), **self.arguments())
-        return Response({"endpoints": [serializers.record(each) for each in found]})
+        endpoints = actions.list_endpoints(purpose=reading(principal_at(request)), **self.arguments())
+        return Response({"endpoints": [serializers.record(row) for row in endpoints]})
 
     @endpoint(
         serializers.WebhookEndpointIn,
@@ -72,8 +72,8 @@ class WebhookViewSet(InTenantViewSet):
 
         The endpoint without its secret.
         """
-        found = actions.find_endpoint(purpose=reading(principal_at(request)), **self.arguments())
-        return Response(serializers.record(found))
+        webhook_endpoint = actions.find_endpoint(purpose=reading(principal_at(request)), **self.arguments())
+        return Response(serializers.record(webhook_endpoint))
 
     @endpoint(
         serializers.WebhookEndpointChanges,
@@ -101,9 +101,9 @@ class WebhookViewSet(InTenantViewSet):
 
         No more messages are sent to it.
         """
-        named = self.arguments()
-        actions.delete_endpoint(by=principal_at(request), **named)
-        return Response({"message": "The webhook endpoint was deleted.", "id": named["endpoint_id"]})
+        arguments = self.arguments()
+        actions.delete_endpoint(by=principal_at(request), **arguments)
+        return Response({"message": "The webhook endpoint was deleted.", "id": arguments["endpoint_id"]})
 
     @endpoint(
         OptionalTenantIn,
@@ -145,10 +145,10 @@ class WebhookViewSet(InTenantViewSet):
 
         Newest first, by cursor; `status=dead` lists the dead letters.
         """
-        asked = self.arguments()
-        before, purpose = asked.pop("cursor", None), reading(principal_at(request))
-        rows, next_cursor = actions.list_messages(before=before, purpose=purpose, **asked)
-        return Response({"messages": rows, "limit": asked["limit"], "next_cursor": next_cursor})
+        arguments = self.arguments()
+        before, purpose = arguments.pop("cursor", None), reading(principal_at(request))
+        rows, next_cursor = actions.list_messages(before=before, purpose=purpose, **arguments)
+        return Response({"messages": rows, "limit": arguments["limit"], "next_cursor": next_cursor})
 
     @endpoint(
         serializers.WebhookReplayIn,

@@ -114,16 +114,16 @@ def _hold_for_a_child() -> None:
     A flock belongs to the open file, and a forked child shares its parent's: at its end it would turn that one into the
     exclusive lock and stop the servers under the parent. Taken any later, a parent that ends at once would miss it.
     """
-    _for_a_child.held = {}
+    _for_a_child.descriptors = {}
     for room in _held:
         with contextlib.suppress(FileNotFoundError):
             descriptor = os.open(room / "embedded.lock", os.O_RDWR)
             fcntl.flock(descriptor, fcntl.LOCK_SH)
-            _for_a_child.held[room] = descriptor
+            _for_a_child.descriptors[room] = descriptor
 
 
 def _drop_what_the_child_keeps() -> None:
-    for descriptor in _for_a_child.held.values():
+    for descriptor in _for_a_child.descriptors.values():
         os.close(descriptor)
 
 
@@ -131,7 +131,7 @@ def _keep_what_was_held_for_us() -> None:
     for descriptor in _held.values():
         os.close(descriptor)
     _held.clear()
-    _held.update(_for_a_child.held)
+    _held.update(_for_a_child.descriptors)
 
 
 def _replaced(lock: Path, descriptor: int) -> bool:

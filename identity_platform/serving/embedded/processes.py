@@ -24,12 +24,12 @@ def processes_like(ours: Callable[[Sequence[str]], bool]) -> list[psutil.Process
     """Give the server processes whose command line or title `ours` recognises."""
     import psutil
 
-    found = []
+    processes = []
     for process in psutil.process_iter(["name", "cmdline"]):
         words = process.info["cmdline"] or []
         if process.info["name"] in {"postgres", "valkey-server"} and ours(words):
-            found.append(process)
-    return found
+            processes.append(process)
+    return processes
 
 
 def alive(processes: Sequence[psutil.Process]) -> list[psutil.Process]:

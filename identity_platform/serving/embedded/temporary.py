@@ -77,8 +77,8 @@ def _remove_forgotten_homes() -> None:
         with contextlib.suppress(OSError):
             if home.stat().st_uid != os.getuid():
                 continue
-            with starting_or_stopping(home), lock.open() as held:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with starting_or_stopping(home), lock.open() as lock_file:
+                fcntl.flock(lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 Postgres(home).stop()
                 Valkey(home).stop()
             shutil.rmtree(home, ignore_errors=True)

@@ -47,7 +47,7 @@ class Command(terminal.OperatorCommand):
             with terminal.progress(self.stdout, "Backing up tenants") as (start, step):
                 made = backup_sets.write(parent, jobs=jobs, only=only, start=start, progress=lambda o: step(line(o)))
             tenants = terminal.counted(len(made.tenants), "tenant")
-            self.stdout.write(f"{made.place} has {tenants} and the global database ({made.size:,} bytes).")
+            self.stdout.write(f"{made.location} has {tenants} and the global database ({made.size:,} bytes).")
             failed = [f"{slug} is not in it: {reason}" for slug, reason in made.failed.items()]
             failed += try_restores(self, made, test)
             if keep is not None:
@@ -63,11 +63,11 @@ def line(outcome: backup_sets.Outcome) -> str:
     return f"{outcome.slug} {f'failed ({outcome.reason})' if outcome.reason else 'done'} in {outcome.seconds:.2f} s"
 
 
-def try_restores(command: terminal.OperatorCommand, found: backup_lists.BackupSet, number: int) -> list[str]:
+def try_restores(command: terminal.OperatorCommand, backup_set: backup_lists.BackupSet, number: int) -> list[str]:
     """Restore some tenants of a set, chosen at random, into copies; return what failed."""
-    failed, slugs = [], backup_sets.existing_tenants(found)
+    failed, slugs = [], backup_sets.existing_tenants(backup_set)
     for slug in secrets.SystemRandom().sample(slugs, min(number, len(slugs))):
-        outcome = backup_sets.try_restore(found, slug)
+        outcome = backup_sets.try_restore(backup_set, slug)
         if outcome.reason:
             failed.append(f"{slug} could not be restored: {outcome.reason}")
         else:

@@ -38,17 +38,17 @@ class Command(terminal.OperatorCommand):
     def handle(self, *, folder: str | None, test: int, max_age: int | None, **_: object) -> None:
         with terminal.file_errors(folder or settings.BACKUP_FOLDER):
             storage = located(folder or settings.BACKUP_FOLDER)
-            found = backup_sets.newest(storage)
-        tenants = terminal.counted(len(found.tenants), "tenant")
+            backup_set = backup_sets.newest(storage)
+        tenants = terminal.counted(len(backup_set.tenants), "tenant")
         self.stdout.write(
-            f"{found.place} of {found.started} has {tenants} and the global database ({found.size:,} bytes)."
+            f"{backup_set.location} of {backup_set.started} has {tenants} and the global database ({backup_set.size:,} bytes)."
         )
-        problems = list(backup_sets.find_problems(found))
-        if not found.whole and found.place.name != storage.itself().name:
+        problems = list(backup_sets.find_problems(backup_set))
+        if not backup_set.whole and backup_set.location.name != storage.itself().name:
             problems.append("There is no backup of all tenants: this one has only those that were named with --only.")
-        if max_age is not None and datetime.fromisoformat(found.started) < now() - timedelta(hours=max_age):
+        if max_age is not None and datetime.fromisoformat(backup_set.started) < now() - timedelta(hours=max_age):
             problems.append(f"It is older than {terminal.counted(max_age, 'hour')}.")
-        problems += try_restores(self, found, test)
+        problems += try_restores(self, backup_set, test)
         if problems:
             self.stderr.write("\n".join(problems))
             sys.exit(1)

@@ -39,7 +39,9 @@ class Command(terminal.OperatorCommand):
 
     def handle(self, *, tenant: list[str], jobs: int, repair: bool, yes: bool, json: bool, **_: object) -> None:
         results = self._examine(tenant, jobs, quiet=json)
-        if repair and (mendable := [result for result in results if any(found.repair for found in result.findings)]):
+        if repair and (
+            mendable := [result for result in results if any(finding.repair for finding in result.findings)]
+        ):
             self._repair(mendable, yes=yes, quiet=json)
             again = {
                 result.owner: result
@@ -61,7 +63,7 @@ class Command(terminal.OperatorCommand):
             return examination.examine_all(tenants, jobs=jobs, start=start, progress=lambda result: step(_line(result)))
 
     def _repair(self, results: list[Examined], *, yes: bool, quiet: bool) -> None:
-        mendable = [(result, found) for result in results for found in result.findings if found.repair]
+        mendable = [(result, finding) for result in results for finding in result.findings if finding.repair]
         if not quiet:
             self._show(results)
         terminal.confirm(
@@ -70,12 +72,12 @@ class Command(terminal.OperatorCommand):
             "repair",
             yes=yes,
         )
-        for result, found in mendable:
-            said = examination.repair(result.owner, found) or "repaired"
-            (self.stderr if quiet else self.stdout).write(f"{result.owner.name}: {found.kind}: {said}")
+        for result, finding in mendable:
+            said = examination.repair(result.owner, finding) or "repaired"
+            (self.stderr if quiet else self.stdout).write(f"{result.owner.name}: {finding.kind}: {said}")
 
     def _show(self, results: list[Examined]) -> None:
-        rows = [(result.owner.name, *_cells(found)) for result in results for found in result.findings]
+        rows = [(result.owner.name, *_cells(finding)) for result in results for finding in result.findings]
         if rows:
             terminal.table(self.stdout, ("tenant", "finding", "count", "ids", "meaning", "what to do"), rows)
         unread = [result for result in results if result.problem]
@@ -95,11 +97,11 @@ def _line(result: Examined) -> str:
     return f"{result.owner.name}: {terminal.counted(len(result.findings), 'finding')}"
 
 
-def _cells(found: Finding) -> tuple[str, ...]:
-    ids = list(found.rows)
+def _cells(finding: Finding) -> tuple[str, ...]:
+    ids = list(finding.rows)
     shown = ", ".join(ids[:SHOWN_IDS]) + (f" and {len(ids) - SHOWN_IDS} more" if len(ids) > SHOWN_IDS else "")
     more = " or more" if len(ids) >= MOST_IDS else ""
-    return found.kind, f"{found.count}{more}", shown, found.meaning, found.remedy
+    return finding.kind, f"{finding.count}{more}", shown, finding.meaning, finding.remedy
 
 
 def _entries(result: Examined) -> list[dict[str, object]]:
@@ -112,12 +114,12 @@ def _entries(result: Examined) -> list[dict[str, object]]:
     return [
         about
         | {
-            "finding": found.kind,
-            "count": found.count,
-            "ids": list(found.rows),
-            "meaning": found.meaning,
-            "remedy": found.remedy,
-            "repairable": found.repair is not None,
+            "finding": finding.kind,
+            "count": finding.count,
+            "ids": list(finding.rows),
+            "meaning": finding.meaning,
+            "remedy": finding.remedy,
+            "repairable": finding.repair is not None,
         }
-        for found in result.findings
+        for finding in result.findings
     ]

@@ -28,17 +28,17 @@ class Command(terminal.OperatorCommand):
     def handle(self, *, repair: bool, drop_orphans: bool, yes: bool, **_: object) -> None:
         if repair or drop_orphans:
             fences.require()
-        found = repairs.find_problems()
-        safe = [finding for finding in found if repair and finding.repair and not finding.drops_data]
-        orphans = [finding for finding in found if drop_orphans and finding.repair and finding.drops_data]
-        if found and (repair or drop_orphans):
-            self._show(found)
+        findings = repairs.find_problems()
+        safe = [finding for finding in findings if repair and finding.repair and not finding.drops_data]
+        orphans = [finding for finding in findings if drop_orphans and finding.repair and finding.drops_data]
+        if findings and (repair or drop_orphans):
+            self._show(findings)
             self._repair(safe, orphans, yes=yes)
-            found = repairs.find_problems()
-        if not found:
+            findings = repairs.find_problems()
+        if not findings:
             self.stdout.write("No problems found.")
             return
-        self._show(found)
+        self._show(findings)
         sys.exit(1)
 
     def _repair(self, safe: list[repairs.Finding], orphans: list[repairs.Finding], *, yes: bool) -> None:
@@ -56,6 +56,6 @@ class Command(terminal.OperatorCommand):
             for finding in [*safe, *orphans]:
                 step(f"{finding.subject}: {repairs.repair(finding) or 'done'}")
 
-    def _show(self, found: list[repairs.Finding]) -> None:
-        rows = [(finding.kind, finding.server.name, finding.subject, finding.message) for finding in found]
+    def _show(self, findings: list[repairs.Finding]) -> None:
+        rows = [(finding.kind, finding.server.name, finding.subject, finding.message) for finding in findings]
         terminal.table(self.stdout, ("problem", "server", "tenant or database", "details"), rows)

@@ -29,11 +29,11 @@ class Command(terminal.TenantCommand):
         backup = f"a final backup is kept for {terminal.counted(days, 'day')}" if days else "no backup is kept"
         question = f"{tenant.name} and its database {tenant.database.name} will be deleted; {backup}."
         terminal.confirm(self.stdout, question, tenant.slug, yes=yes)
-        kept = delete_tenant(tenant_id=tenant.pk, final_backup=not no_final_backup)
+        deletion = delete_tenant(tenant_id=tenant.pk, final_backup=not no_final_backup)
         self.stdout.write(f"{tenant.slug} is deleted.")
-        if kept.until:
+        if deletion.until:
             self.stdout.write(
-                f"Until {kept.until:%Y-%m-%d %H:%M} UTC it can be restored: restore_deleted_tenant {kept.file}"
+                f"Until {deletion.until:%Y-%m-%d %H:%M} UTC it can be restored: restore_deleted_tenant {deletion.file}"
             )
         else:
             self.stdout.write("There is no final backup of it.")

@@ -27,21 +27,21 @@ class Command(terminal.OperatorCommand):
         parser.add_argument("--yes", action="store_true", help="Do not ask for confirmation.")
 
     def handle(self, *, drain: list[str], limit: int | None, apply: bool, yes: bool, **_: object) -> None:
-        moves = rebalancing.plan(drain=drain)[:limit]
-        count = terminal.counted(len(moves), "move")
-        if not moves:
+        planned_moves = rebalancing.plan(drain=drain)[:limit]
+        count = terminal.counted(len(planned_moves), "move")
+        if not planned_moves:
             self.stdout.write("No move is needed.")
             return
         if not apply:
-            rows = [(move.slug, move.source, move.target or move.obstacle) for move in moves]
+            rows = [(move.slug, move.source, move.target or move.obstacle) for move in planned_moves]
             terminal.table(self.stdout, ("tenant", "from", "to"), rows)
             self.stdout.write(f"{count}. Nothing was changed: --apply makes them.")
             return
         terminal.confirm(self.stdout, f"{count}; online where possible, else read-only meanwhile.", "move", yes=yes)
         with terminal.progress(self.stdout, "Moving tenants") as (start, step):
-            start(len(moves))
-            failed = rebalancing.apply(moves, lambda move, reason: step(_line(move, reason)))
-        self.stdout.write(f"{len(moves) - failed} of {terminal.counted(len(moves), 'tenant')} moved.")
+            start(len(planned_moves))
+            failed = rebalancing.apply(planned_moves, lambda move, reason: step(_line(move, reason)))
+        self.stdout.write(f"{len(planned_moves) - failed} of {terminal.counted(len(planned_moves), 'tenant')} moved.")
         if failed:
             sys.exit(1)
 

@@ -35,17 +35,23 @@ class Command(terminal.OperatorCommand):
 
     def handle(self, *, folder: str, only: list[str], lost: bool, all: bool, jobs: int, yes: bool, **_: object) -> None:
         with terminal.file_errors(folder):
-            found = backup_lists.read(located(folder).itself())
-        slugs = [file.slug for file in found.tenants] if all else backup_sets.lost_tenants(found) if lost else only
+            backup_set = backup_lists.read(located(folder).itself())
+        slugs = (
+            [file.slug for file in backup_set.tenants]
+            if all
+            else backup_sets.lost_tenants(backup_set)
+            if lost
+            else only
+        )
         tenants = terminal.counted(len(slugs), "tenant")
         if not slugs:
             self.stdout.write("No tenant of this backup has lost its database. Nothing was changed.")
             return
-        question = f"Changes in {tenants} since {found.started} will be lost."
-        terminal.confirm(self.stdout, question, found.place.name, yes=yes)
+        question = f"Changes in {tenants} since {backup_set.started} will be lost."
+        terminal.confirm(self.stdout, question, backup_set.location.name, yes=yes)
         with terminal.progress(self.stdout, "Restoring tenants") as (start, step):
             failed = backup_sets.restore_tenants(
-                found, slugs, jobs=jobs, start=start, progress=lambda outcome: step(line(outcome))
+                backup_set, slugs, jobs=jobs, start=start, progress=lambda outcome: step(line(outcome))
             )
         self.stdout.write(f"{len(slugs) - len(failed)} of {tenants} restored.")
         if failed:

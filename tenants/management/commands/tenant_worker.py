@@ -101,7 +101,7 @@ class Command(terminal.OperatorCommand):
             keep_seconds=0.0,
             open_per_second=tenants_per_second or math.inf,
         )
-        LEASES.start(own=servers.TENANT_WORKER_CONNECTIONS, command="tenant_worker")
+        LEASES.start(global_connections=servers.TENANT_WORKER_CONNECTIONS, command="tenant_worker")
         task_queue.run_worker(
             QUEUES,
             # Provisioning asks for a refill itself. Once a minute for other reasons: a new server, a new schema version.

@@ -41,11 +41,11 @@ def test_hosts_of_a_url(parameters: dict[str, Any], expected: tuple[hosts.Place,
 
 def test_primary_is_tried_first_and_a_lost_host_last() -> None:
     known = hosts.places(conninfo_to_dict("host=order-a,order-b,order-c port=1"))
-    hosts.found(known, ("order-b", "1"))
+    hosts.remember_primary(known, ("order-b", "1"))
     assert hosts.in_order(known) == {"host": "order-b,order-a,order-c", "port": "1,1,1"}
     hosts.lost(known, ("order-b", "1"))
     assert hosts.in_order(known)["host"] == "order-a,order-c,order-b"
     # Another thread has found another one meanwhile.
     hosts.lost(known, ("order-b", "1"))
-    hosts.found(known, ("elsewhere", "1"))
+    hosts.remember_primary(known, ("elsewhere", "1"))
     assert hosts.in_order(known)["host"] == "order-a,order-c,order-b"

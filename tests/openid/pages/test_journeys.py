@@ -13,7 +13,7 @@ from django.core.cache import cache
 from django.http import HttpResponse
 
 from identity_platform.api import repeated_forms
-from openid.pages.steps import MOST_JOURNEYS
+from openid.pages.journey_steps import MOST_JOURNEYS
 from tenants.models import Tenant
 from tests.mfa.people import new_user
 from tests.openid.pages.visitor import Visitor, begin, code_of

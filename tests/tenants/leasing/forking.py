@@ -30,7 +30,7 @@ def main(tenant_id: UUID) -> None:
         held = [[str(process), number] for process, number in leases]
         return {"pid": os.getpid(), "backend": backend, "leases": held, "left": left}
 
-    LEASES.start(own=2, command="forking")
+    LEASES.start(global_connections=2, command="forking")
     seen = [use()]
     reading, writing = os.pipe()
     connections.close_all()

@@ -385,7 +385,7 @@ def test_forked_child_has_leases_of_its_own(small: DatabaseServer, there: list[T
 def leasing() -> Iterator[None]:
     """Leases in the process of the test."""
     POOL.close_idle()
-    LEASES.start(own=2)
+    LEASES.start(global_connections=2)
     yield
     LEASES.end()
     POOL.close_idle()

@@ -27,7 +27,9 @@ OWN = [
 # The first of two calls enrolls nothing; the second one carries the proof.
 FIRST_CALLS = ("beginSetup", "beginRegistration")
 WITH_PROOF = [
-    (operation, row) for operation, row in OWN if REQUIREMENTS[row].proof and not operation.path.endswith(FIRST_CALLS)
+    (operation, row)
+    for operation, row in OWN
+    if REQUIREMENTS[row].needs_proof and not operation.path.endswith(FIRST_CALLS)
 ]
 
 

@@ -64,9 +64,9 @@ class Command(terminal.OperatorCommand):
                 "password": password,
             }
         try:
-            own = {"region": region} if region else None
+            tenant_settings = {"region": region} if region else None
             created = open_tenant(
-                name=name, slug=slug, tenant_settings=own, server=server, server_labels=labels, admin=admin
+                name=name, slug=slug, tenant_settings=tenant_settings, server=server, server_labels=labels, admin=admin
             )
         except ApiError as error:
             fields = [f"{name}: {' '.join(texts)}" for name, texts in error.messages.items()]

@@ -54,8 +54,8 @@ class Command(terminal.OperatorCommand):
                 most=max(1, threads) + MAIL_THREADS, wait=POOL.wait, keep_seconds=IDLE_SECONDS, open_per_second=math.inf
             )
             # Its threads, this one, and those that send mails and renew leases.
-            own = servers.global_connections(max(1, threads) + MAIL_THREADS + 1)
-            LEASES.start(own=own, command="deliver_events")
+            own_connections = servers.global_connections(max(1, threads) + MAIL_THREADS + 1)
+            LEASES.start(global_connections=own_connections, command="deliver_events")
             self.stdout.write("Ready.")
             self.stdout.flush()
             sender = threading.Thread(target=mails.run, name="mail deliverer")

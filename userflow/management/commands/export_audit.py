@@ -11,10 +11,10 @@ from userflow.audit.actions import Filters, export_events
 
 def _moment(text: str) -> datetime:
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError as problem:
         raise ArgumentTypeError("use a day or a time, such as 2030-01-31 or 2030-01-31T12:00:00Z") from problem
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 class Command(terminal.OperatorCommand):

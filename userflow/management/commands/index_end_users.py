@@ -28,7 +28,7 @@ class Command(terminal.OperatorCommand):
 
             outcomes = index_end_users(only=tenant, dry_run=dry_run, begun=begun, progress=progress)
         failed = [outcome for outcome in outcomes if outcome.failure]
-        differing = sum(outcome.found.total for outcome in outcomes)
+        differing = sum(outcome.difference.total for outcome in outcomes)
         did = "Entries that differ" if dry_run else "Entries corrected"
         self.stdout.write(f"{len(outcomes) - len(failed)} compared, {len(failed)} failed. {did}: {differing}.")
         if failed:
@@ -37,7 +37,7 @@ class Command(terminal.OperatorCommand):
 
 
 def _described(outcome: Outcome) -> str:
-    found = outcome.found
-    if not found.total:
+    difference = outcome.difference
+    if not difference.total:
         return "no difference"
-    return f"{found.missing} missing, {found.outdated} outdated, {found.surplus} surplus"
+    return f"{difference.missing} missing, {difference.outdated} outdated, {difference.surplus} surplus"

@@ -56,16 +56,16 @@ class Command(terminal.OperatorCommand):
         self.full, self.force, self.due_only = options["full"], options["force"], all_due
         if tenant:
             self.trigger = BY_COMMAND
-            configs = directories_of(tenant_id=tenant_named(tenant).pk, named=config)
+            configs = directories_of(tenant_id=tenant_named(tenant).pk, name_or_id=config)
         else:
             self.trigger = BY_SCHEDULE
             configs = directories_to_run(due_only=all_due)
         if not configs and tenant:
             raise CommandError("The tenant has no enabled directory.", returncode=terminal.NOT_TRIED)
         unfinished = 0
-        for one in configs:
+        for directory in configs:
             close_old_connections()
-            unfinished += not self._synchronise(one)
+            unfinished += not self._synchronise(directory)
         if not json:
             self.stdout.write(f"{len(configs) - unfinished} of {len(configs)} directories synchronised.")
         sys.exit(1 if unfinished else 0)
@@ -75,9 +75,9 @@ class Command(terminal.OperatorCommand):
         name = f"{config.tenant.slug}/{config.name}"
         shows_progress = self.stdout.isatty() and not self.as_json
 
-        def progress(found: int) -> None:
+        def progress(objects_read: int) -> None:
             if shows_progress:
-                self.stdout.write(f"\r{name}: {found} objects read", ending="")
+                self.stdout.write(f"\r{name}: {objects_read} objects read", ending="")
                 self.stdout.flush()
 
         state, skipped = "failed", False

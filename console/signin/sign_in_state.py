@@ -52,9 +52,9 @@ class Enrolling:
     next: str
 
 
-def local_path(request: HttpRequest, stated: str | None) -> str:
+def local_path(request: HttpRequest, next_path: str | None) -> str:
     """Return the next page: a path of the console on this host, else the dashboard."""
-    return console_path(request, stated) or reverse("admin:index")
+    return console_path(request, next_path) or reverse("admin:index")
 
 
 def after_password(
@@ -74,14 +74,14 @@ def after_password(
 
 def pending(request: HttpRequest) -> Pending | None:
     """Return the sign-in of this browser that waits for its second factor."""
-    kept = request.session.get(PENDING)
-    return Pending(**kept) if kept else None
+    stored_state = request.session.get(PENDING)
+    return Pending(**stored_state) if stored_state else None
 
 
 def enrolling(request: HttpRequest) -> Enrolling | None:
     """Return the sign-in of this browser that waits for the enrollment of a first factor."""
-    kept = request.session.get(ENROLLING)
-    return Enrolling(**kept) if kept else None
+    stored_state = request.session.get(ENROLLING)
+    return Enrolling(**stored_state) if stored_state else None
 
 
 def enter(request: HttpRequest, signed_in: SignedIn[Account], *, next_path: str) -> HttpResponseRedirect:

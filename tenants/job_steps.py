@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-_listener: ContextVar[Callable[[str], None] | None] = ContextVar("steps_listener", default=None)
+_listener: ContextVar[Callable[[str], None] | None] = ContextVar("job_steps_listener", default=None)
 
 
 def completed(step: str) -> None:

@@ -92,24 +92,24 @@ def latest_steps(request: HttpRequest, tenant: TenantContext, needed: str = "ema
     """
     opened = [_opened(request, tenant, kind) for kind in (STEPS, *_journeys(request, tenant))]
     suitable = [
-        (until, steps)
-        for until, steps in opened
-        if getattr(steps, needed) and (not email or email_key(steps.email) == email_key(email))
+        (until, journey_steps)
+        for until, journey_steps in opened
+        if getattr(journey_steps, needed) and (not email or email_key(journey_steps.email) == email_key(email))
     ]
     return max(suitable, key=lambda pair: pair[0], default=(0, Steps()))[1]
 
 
 def write_steps(
-    request: HttpRequest, response: HttpResponse, tenant: TenantContext, journey: str, steps: Steps
+    request: HttpRequest, response: HttpResponse, tenant: TenantContext, journey: str, journey_steps: Steps
 ) -> None:
     """Send the cookie of a journey's steps, or delete it if there are none; delete those of the oldest journeys."""
     kind = _kind(journey)
-    if steps in (Steps(), Steps(journey=journey)):
+    if journey_steps in (Steps(), Steps(journey=journey)):
         if browser.cookie_name(kind, tenant.tenant_id) in request.COOKIES:
             browser.delete_cookie(response, kind, tenant.tenant_id)
         return
-    kept = {**asdict(steps), "until": time.time() + LIFETIME_SECONDS}
-    blob = seal(orjson.dumps(kept), data_key=browser.steps_key(), context=_context(tenant, kind))
+    stored_fields = {**asdict(journey_steps), "until": time.time() + LIFETIME_SECONDS}
+    blob = seal(orjson.dumps(stored_fields), data_key=browser.steps_key(), context=_context(tenant, kind))
     value = base64.urlsafe_b64encode(blob).decode()
     browser.set_cookie(response, kind, tenant.tenant_id, value, max_age=LIFETIME_SECONDS)
     others = [other for other in _journeys(request, tenant) if other != kind]
@@ -137,13 +137,13 @@ def _opened(request: HttpRequest, tenant: TenantContext, kind: str) -> tuple[flo
         return 0, Steps()
     try:
         blob = base64.urlsafe_b64decode(value)
-        kept = orjson.loads(unseal(blob, data_key=browser.steps_key(), context=_context(tenant, kind)))
+        stored_fields = orjson.loads(unseal(blob, data_key=browser.steps_key(), context=_context(tenant, kind)))
     except (SealBroken, binascii.Error, ValueError):
         return 0, Steps()
-    until = kept.pop("until")
+    until = stored_fields.pop("until")
     if until < time.time():
         return 0, Steps()
-    return until, Steps(**{**kept, "methods": tuple(kept["methods"])})
+    return until, Steps(**{**stored_fields, "methods": tuple(stored_fields["methods"])})
 
 
 def _context(tenant: TenantContext, kind: str) -> SealContext:
