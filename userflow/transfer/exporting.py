@@ -11,6 +11,7 @@ import orjson
 from django.db import connections, transaction
 
 from identity_platform.audit.writer import record_for_platform
+from identity_platform.postgresql.transactions import read_one_snapshot, set_timeout
 from tenants.entering.context import in_tenant, tenant_atomic
 from tenants.entering.target import TENANT_ALIAS
 from tenants.states import Purpose
@@ -76,11 +77,10 @@ def _every_row(tenant_id: UUID, hashes: bool, definitions: bool) -> Iterator[dic
     )
     client_id = _default_client(tenant_id)
     with in_tenant(tenant_id, Purpose.INSPECT), tenant_atomic():
-        with connections[TENANT_ALIAS].cursor() as cursor:
-            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            # The reader of a pipe may be slow.
-            cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
-            cursor.execute("SET LOCAL statement_timeout = 60000")
+        read_one_snapshot(TENANT_ALIAS, read_only=True)
+        # The reader of a pipe may be slow.
+        set_timeout(TENANT_ALIAS, "idle_in_transaction_session_timeout", 0)
+        set_timeout(TENANT_ALIAS, "statement_timeout", 60_000)
         if definitions:
             yield from _definitions()
         after: UUID | None = None

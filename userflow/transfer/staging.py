@@ -16,6 +16,7 @@ import orjson
 from django.db import connections
 
 from identity_platform.postgresql.row_errors import unique_or
+from identity_platform.postgresql.transactions import set_timeout
 from identity_platform.transfer.report import Tally
 from tenants.entering.target import TENANT_ALIAS
 from userflow.accounts.event_payloads import person
@@ -134,9 +135,8 @@ ORDER BY n.id FOR KEY SHARE OF n
 
 def raise_timeouts() -> None:
     """Raise the timeouts for this transaction: a batch may take longer than a request's statements."""
-    with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute("SET LOCAL statement_timeout = 60000")
-        cursor.execute("SET LOCAL lock_timeout = 60000")
+    for name in ("statement_timeout", "lock_timeout"):
+        set_timeout(TENANT_ALIAS, name, 60_000)
 
 
 def stage(users: Iterable[Staged]) -> None:
