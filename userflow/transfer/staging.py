@@ -14,6 +14,8 @@ from uuid import UUID
 
 import orjson
 from django.db import connections
+from django.db.models import QuerySet
+from django.db.models.expressions import RawSQL
 
 from identity_platform.postgresql.row_errors import unique_or
 from identity_platform.postgresql.transactions import set_timeout
@@ -96,15 +98,10 @@ WITH taken AS (
 )
 SELECT s.line, s.id FROM importing s JOIN taken t ON t.id = s.id
 """
-# Unused registrations give their addresses up (`userflow.credentials.unused_registrations`).
-_YIELDING = """
-SELECT u.email_key FROM userflow_enduser u JOIN importing s ON s.email_key = u.email_key
-WHERE u.self_registered AND u.active AND u.email_verified_at IS NULL AND u.last_login IS NULL
-"""
-_WOULD_INSERT = f"""
+_WOULD_INSERT = """
 SELECT DISTINCT ON (email_key) line, id FROM importing s
 WHERE NOT EXISTS (SELECT FROM userflow_enduser u WHERE u.email_key = s.email_key)
-OR s.email_key IN ({_YIELDING}) ORDER BY email_key, line
+OR s.email_key IN ({yielding}) ORDER BY email_key, line
 """
 _FOUND = """
 SELECT s.line, u.id FROM importing s JOIN userflow_enduser u ON u.email_key = s.email_key WHERE s.line = ANY(%s)
@@ -167,13 +164,19 @@ def insert(moment: datetime, *, dry_run: bool = False) -> dict[int, UUID]:
     """Create the users whose address is free; return their ids by line. With `dry_run` only return them."""
     with connections[TENANT_ALIAS].cursor() as cursor:
         if dry_run:
-            cursor.execute(_WOULD_INSERT)
+            yielding, values = _yielding().query.sql_with_params()
+            cursor.execute(_WOULD_INSERT.format(yielding=yielding), values)
             return dict(cursor.fetchall())
-        cursor.execute(_YIELDING)
-        if given_up := [key for (key,) in cursor.fetchall()]:
+        if given_up := list(_yielding()):
             unused_registrations.release_addresses(given_up, to="import")
         cursor.execute(_INSERT, {"moment": moment})
         return dict(cursor.fetchall())
+
+
+def _yielding() -> "QuerySet[EndUser, str]":
+    """Return the addresses of lines that unused registrations give up (`userflow.credentials.unused_registrations`)."""
+    of_lines = RawSQL("SELECT email_key FROM importing", [])
+    return EndUser.objects.filter(EndUser.YIELDS, email_key__in=of_lines).values_list("email_key", flat=True)
 
 
 def update(lines: Sequence[int], *, dry_run: bool = False) -> dict[int, UUID]:
