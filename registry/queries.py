@@ -301,7 +301,7 @@ def wrong_counts(tenant_id: UUID) -> list[WrongCount]:
 
 
 def count_again(tenant_id: UUID) -> None:
-    """Count the tenant's services anew. Call it in a transaction."""
+    """Count the tenant's services again. Call it in a transaction."""
     with connection.cursor() as cursor:
         cursor.execute(_LOCK_SERVICES)
         ServiceCount.objects.filter(tenant_id=tenant_id).delete()

@@ -134,14 +134,14 @@ def events_of(cursor: CursorWrapper, trail: Trail, from_id: int, to_id: int, mos
 
 
 def last_id(cursor: CursorWrapper, trail: Trail) -> int:
-    """Return the last id that was drawn for an event of the trail, of whose transaction nothing is known."""
+    """Return the last id that an event of the trail has got, whose transaction may still run or have failed."""
     cursor.execute(f"SELECT last_value FROM {trail.event_model._meta.db_table}_id_seq")
     (number,) = cursor.fetchone()
     return int(number)
 
 
 def new_transaction_number(cursor: CursorWrapper) -> int:
-    """Draw a number of a transaction, above those of all that have drawn one before."""
+    """Return a new number of a transaction, above those of all transactions that have one."""
     # A snapshot's xmax will not do: it is one past the newest transaction that has ended, and a running one may have a higher
     # number.
     cursor.execute("SELECT pg_current_xact_id()::text::bigint")

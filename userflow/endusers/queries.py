@@ -304,7 +304,7 @@ def wrong_counts() -> list[WrongCount]:
 
 
 def count_again() -> None:
-    """Count the users anew. Call it in a transaction."""
+    """Count the users again. Call it in a transaction."""
     with connections["tenant"].cursor() as cursor:
         cursor.execute(_LOCK_USERS)
         EndUserCount.objects.all().delete()

@@ -101,7 +101,7 @@ SELECT s.line, s.id FROM importing s JOIN taken t ON t.id = s.id
 _WOULD_INSERT = """
 SELECT DISTINCT ON (email_key) line, id FROM importing s
 WHERE NOT EXISTS (SELECT FROM userflow_enduser u WHERE u.email_key = s.email_key)
-OR s.email_key IN ({yielding}) ORDER BY email_key, line
+OR s.email_key IN ({given_up}) ORDER BY email_key, line
 """
 _FOUND = """
 SELECT s.line, u.id FROM importing s JOIN userflow_enduser u ON u.email_key = s.email_key WHERE s.line = ANY(%s)
@@ -164,16 +164,16 @@ def insert(moment: datetime, *, dry_run: bool = False) -> dict[int, UUID]:
     """Create the users whose address is free; return their ids by line. With `dry_run` only return them."""
     with connections[TENANT_ALIAS].cursor() as cursor:
         if dry_run:
-            yielding, values = _yielding().query.sql_with_params()
-            cursor.execute(_WOULD_INSERT.format(yielding=yielding), values)
+            select, values = _addresses_given_up().query.sql_with_params()
+            cursor.execute(_WOULD_INSERT.format(given_up=select), values)
             return dict(cursor.fetchall())
-        if given_up := list(_yielding()):
-            unused_registrations.release_addresses(given_up, to="import")
+        if keys := list(_addresses_given_up()):
+            unused_registrations.release_addresses(keys, to="import")
         cursor.execute(_INSERT, {"moment": moment})
         return dict(cursor.fetchall())
 
 
-def _yielding() -> "QuerySet[EndUser, str]":
+def _addresses_given_up() -> "QuerySet[EndUser, str]":
     """Return the addresses of lines that unused registrations give up (`userflow.credentials.unused_registrations`)."""
     of_lines = RawSQL("SELECT email_key FROM importing", [])
     return EndUser.objects.filter(EndUser.YIELDS, email_key__in=of_lines).values_list("email_key", flat=True)
