@@ -1,33 +1,14 @@
 """What `check_consistency` compares of services and their credentials (`tenants.consistency`)."""
 
 from collections.abc import Collection, Iterable, Iterator
-from typing import Final
 from uuid import UUID
 
-from django.db import connection
-
 from identity_platform.crypto import SealBroken
-from registry.models import ServiceCount, ServiceCredential, open_secret
+from registry import queries
+from registry.models import ServiceCredential, open_secret
 from tenants import keys
 from tenants.consistency.findings import Finding, sealed_finding
 from tenants.entering.router import GLOBAL_ALIAS
-
-# In one statement, so in one snapshot.
-_WRONG_COUNTS: Final = """
-SELECT type, status, sum(services) FROM (
-    SELECT coalesce(type, '') AS type, status, count(*) AS services FROM registry_service WHERE tenant_id = %(tenant)s
-    GROUP BY GROUPING SETS ((type, status), (status))
-    UNION ALL
-    SELECT type, status, -services FROM registry_servicecount WHERE tenant_id = %(tenant)s
-) AS compared GROUP BY 1, 2 HAVING sum(services) <> 0 ORDER BY 1, 2
-"""
-# The lock keeps writers out until the end of the transaction: what they add meanwhile would be in no count.
-_LOCK: Final = "LOCK TABLE registry_service IN SHARE ROW EXCLUSIVE MODE"
-_COUNT_AGAIN: Final = """
-INSERT INTO registry_servicecount (tenant_id, type, status, services)
-SELECT tenant_id, coalesce(type, ''), status, count(*) FROM registry_service WHERE tenant_id = %s
-GROUP BY GROUPING SETS ((tenant_id, type, status), (tenant_id, status))
-"""
 
 
 def examine(sender: object, *, tenant_id: UUID | None, **_: object) -> Iterable[Finding]:
@@ -55,15 +36,11 @@ def _is_readable(row: ServiceCredential) -> bool:
 
 
 def _counters(tenant_id: UUID) -> Iterator[Finding]:
-    with connection.cursor() as cursor:
-        cursor.execute(_WRONG_COUNTS, {"tenant": tenant_id})
-        rows = {f"{kind or 'all types'} {status}": abs(int(number)) for kind, status, number in cursor.fetchall()}
+    wrong = queries.wrong_counts(tenant_id)
+    rows = {f"{kind or 'all types'} {status}": abs(number) for kind, status, number in wrong}
 
     def count_again(ids: Collection[str]) -> int:
-        with connection.cursor() as cursor:
-            cursor.execute(_LOCK)
-            ServiceCount.objects.filter(tenant_id=tenant_id).delete()
-            cursor.execute(_COUNT_AGAIN, [tenant_id])
+        queries.count_again(tenant_id)
         return len(ids)
 
     if rows:

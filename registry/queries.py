@@ -1,11 +1,14 @@
-"""The hot statements of the registry. Reads of services return JSON made by PostgreSQL, which is passed through.
+"""The statements of the registry: the hot ones, imports, and the comparison of counters.
+
+Reads of services return JSON made by PostgreSQL, which is passed through.
 
 A page reads ids from an index that ends in the list's order, and only then the rows. Totals come from the counters that
 triggers keep. So a page costs the same with ten services and with a hundred thousand.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
 import orjson
@@ -16,7 +19,7 @@ from identity_platform.audit.writer import count_events
 from identity_platform.postgresql.json_pages import Query, Slice, json_time, read_page
 from identity_platform.postgresql.model_columns import ModelColumns
 from identity_platform.postgresql.values import SqlValue
-from registry.models import ACTIVE, CREDENTIAL, EXPIRED, REVOKED, Service, ServiceCredential
+from registry.models import ACTIVE, CREDENTIAL, EXPIRED, REVOKED, Service, ServiceCount, ServiceCredential
 
 StoredCredentials = tuple[Service, list[ServiceCredential]]
 
@@ -60,6 +63,49 @@ WITH opened AS (
     %(address)s::text, %(request_id)s::text, %(details)s::jsonb, %(tenant_id)s::uuid FROM read
 )
 SELECT count(*) FROM read
+"""
+# Counters compared with the services, in one statement, so in one snapshot.
+_WRONG_COUNTS = """
+SELECT type, status, sum(services) FROM (
+    SELECT coalesce(type, '') AS type, status, count(*) AS services FROM registry_service WHERE tenant_id = %(tenant)s
+    GROUP BY GROUPING SETS ((type, status), (status))
+    UNION ALL
+    SELECT type, status, -services FROM registry_servicecount WHERE tenant_id = %(tenant)s
+) AS compared GROUP BY 1, 2 HAVING sum(services) <> 0 ORDER BY 1, 2
+"""
+# The lock keeps writers out until the end of the transaction: what they add meanwhile would be in no count.
+_LOCK_SERVICES = "LOCK TABLE registry_service IN SHARE ROW EXCLUSIVE MODE"
+_COUNT_AGAIN = """
+INSERT INTO registry_servicecount (tenant_id, type, status, services)
+SELECT tenant_id, coalesce(type, ''), status, count(*) FROM registry_service WHERE tenant_id = %s
+GROUP BY GROUPING SETS ((tenant_id, type, status), (tenant_id, status))
+"""
+# An import has one statement and one parameter per batch: the triggers that count services run once.
+_IMPORTED = (
+    "jsonb_to_recordset(%s::jsonb) AS x(line bigint, id uuid, name text, description text, type text, status text,"
+    " base_url text, api_version text, metadata jsonb, created_at timestamptz)"
+)
+# In the order of the unique index, so that overlapping imports wait for each other without a deadlock.
+_INSERT_SERVICES = f"""
+INSERT INTO registry_service
+    (id, tenant_id, name, description, type, status, base_url, api_version, metadata, created_at, updated_at)
+SELECT id, %s, name, coalesce(description, ''), type, coalesce(status, '{ACTIVE}'), base_url, coalesce(api_version, ''),
+    coalesce(metadata, '{{}}'), coalesce(created_at, now()), now()
+FROM {_IMPORTED} ORDER BY name, line ON CONFLICT DO NOTHING RETURNING id
+"""
+_UPDATE_SERVICES = f"""
+UPDATE registry_service s SET description = coalesce(x.description, s.description), type = x.type, base_url = x.base_url,
+    status = coalesce(x.status, s.status), api_version = coalesce(x.api_version, s.api_version),
+    metadata = coalesce(x.metadata, s.metadata), updated_at = now()
+FROM {_IMPORTED} WHERE s.tenant_id = %s AND lower(s.name) = lower(x.name) RETURNING s.id
+"""
+_INSERT_CREDENTIALS = """
+INSERT INTO registry_servicecredential
+    (id, tenant_id, service_id, name, type, status, secret, metadata, created_at, updated_at, expires_at)
+SELECT id, %s, service_id, name, type, status, decode(secret, 'hex'), metadata, created_at, now(), expires_at
+FROM jsonb_to_recordset(%s::jsonb) AS x(line bigint, id uuid, service_id uuid, name text, type text, status text,
+    secret text, metadata jsonb, created_at timestamptz, expires_at timestamptz)
+ORDER BY service_id, name, line ON CONFLICT DO NOTHING RETURNING id
 """
 # From here on a page is looked up in two steps: past the end nothing is read, and behind the middle from the end.
 FAR = 1000
@@ -216,3 +262,47 @@ def _ids(
         f" WHERE {kinds} ORDER BY n.created_at {order}, n.id {order}",
         [reach, *parameters],
     )
+
+
+def insert_services(tenant_id: UUID, rows: Sequence[Mapping[str, object]]) -> set[UUID]:
+    """Create the services of these rows, except those whose name is taken; return the ids of the new ones."""
+    return _ids_of(_INSERT_SERVICES, [tenant_id, orjson.dumps(rows).decode()])
+
+
+def update_services(tenant_id: UUID, rows: Sequence[Mapping[str, object]]) -> set[UUID]:
+    """Change the services with the names of these rows to their values; return the ids of the changed ones."""
+    return _ids_of(_UPDATE_SERVICES, [orjson.dumps(rows).decode(), tenant_id])
+
+
+def insert_credentials(tenant_id: UUID, rows: Sequence[Mapping[str, object]]) -> set[UUID]:
+    """Create the credentials of these rows, except those whose name is taken; return the ids of the new ones."""
+    return _ids_of(_INSERT_CREDENTIALS, [tenant_id, orjson.dumps(rows).decode()])
+
+
+def _ids_of(statement: str, values: list[SqlValue]) -> set[UUID]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        return {pk for (pk,) in cursor.fetchall()}
+
+
+class WrongCount(NamedTuple):
+    """By how much a counter differs from the services that it counts; without a type it counts those of all types."""
+
+    type: str
+    status: str
+    difference: int
+
+
+def wrong_counts(tenant_id: UUID) -> list[WrongCount]:
+    """Return the counters of the tenant that are wrong."""
+    with connection.cursor() as cursor:
+        cursor.execute(_WRONG_COUNTS, {"tenant": tenant_id})
+        return [WrongCount(type, status, int(difference)) for type, status, difference in cursor.fetchall()]
+
+
+def count_again(tenant_id: UUID) -> None:
+    """Count the tenant's services again. Call it in a transaction."""
+    with connection.cursor() as cursor:
+        cursor.execute(_LOCK_SERVICES)
+        ServiceCount.objects.filter(tenant_id=tenant_id).delete()
+        cursor.execute(_COUNT_AGAIN, [tenant_id])

@@ -11,7 +11,7 @@ from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import ProgrammingError
 from psycopg import OperationalError
 
-from tenants.database_servers import servers
+from tenants.database_servers import queries, servers
 from tenants.entering.router import lives_in_tenant
 from tenants.failure_reasons import why
 from tenants.models import DatabaseServer
@@ -81,7 +81,7 @@ def budget_fits(*, databases: Sequence[str] | None = None, **_: object) -> list[
     for name, connect in _counted_servers():
         try:
             with connect() as raw:
-                left = raw.execute(servers.FREE_FOR_PLATFORM).fetchall()[0][0] - settings.RESERVED_CONNECTIONS
+                left = queries.free_for_platform(raw) - settings.RESERVED_CONNECTIONS
         except Exception as problem:
             messages.append(
                 Warning(f"The connections of {name} could not be counted: {why(problem)}.", id="tenants.W004")
@@ -124,7 +124,7 @@ def servers_allow_online_moves(*, databases: Sequence[str] | None = None, **_: o
         for server in registered if len(registered) > 1 else []:
             # `budget_fits` names servers that do not respond.
             with suppress(OperationalError), servers.maintenance(server) as raw:
-                level = raw.execute("SELECT current_setting('wal_level')").fetchall()[0][0]
+                level = queries.wal_level(raw)
                 if level != "logical":
                     messages.append(
                         Warning(

@@ -17,6 +17,7 @@ from psycopg import Error as DriverError
 
 from identity_platform.api import log_levels
 from identity_platform.audit.writer import record_for_platform
+from tenants import queries
 from tenants.models import LogLevel
 
 log = structlog.get_logger("identity.tenants")
@@ -25,8 +26,6 @@ DEFAULT_MINUTES: Final = 15
 MOST_MINUTES: Final = 240
 # Until all processes have read a change: `settings.CONNECTION_LEASE_SECONDS` / 6, and a moment.
 APPLIED_WITHIN_SECONDS: Final = 6
-# How much longer a level lasts, by the database's clock.
-_READ: Final = "SELECT area, level, EXTRACT(EPOCH FROM until - now())::float8 FROM tenants_loglevel WHERE until > now()"
 
 # What the last `refresh` has read.
 _applied: dict[str, str] = {}
@@ -36,10 +35,8 @@ def refresh() -> None:
     """Apply the current levels to this process. Without the database, those that it knows last until their end."""
     try:
         connection.ensure_connection()
-        raw = connection.connection
-        assert raw is not None  # just opened
         read_at = time.monotonic()
-        rows = raw.execute(_READ).fetchall()
+        rows = queries.log_levels()
     except (DatabaseError, DriverError):
         # The caller's own statement says so. Before `prepare` of the first release that has the table there is none.
         return

@@ -78,7 +78,7 @@ class DatabaseServer(models.Model):
     region = models.CharField(max_length=63, blank=True, default="", db_default="")
     # What else tells it from others, such as ssd or premium; a new tenant can ask for some of them.
     labels = ArrayField(models.CharField(max_length=63), blank=True, default=list, db_default=[])
-    # What roles like the platform's may open (`tenants.database_servers.servers.FREE_FOR_PLATFORM`); null until it is read.
+    # What roles like the platform's may open (`tenants.database_servers.queries.FREE_FOR_PLATFORM`); null until it is read.
     connection_limit = models.PositiveIntegerField(null=True, editable=False)
     # Incremented when the URLs change, so that pooled connections to the old URL are not used again.
     revision = models.PositiveIntegerField(default=1)

@@ -19,6 +19,7 @@ from django.db import DatabaseError, InterfaceError, connection, transaction
 
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.postgresql.row_errors import first_or
+from tenants import queries
 from tenants.errors import MaintenanceMode, ReadOnlyMode, UnknownServer
 from tenants.models import DatabaseServer, OperatingMode
 from tenants.states import ALLOWED_IN, Mode, Purpose
@@ -77,13 +78,9 @@ def forget() -> None:
 
 
 def _read() -> ActiveModes:
-    connection.ensure_connection()
-    raw = connection.connection
-    assert raw is not None  # just opened
-    # Not by a cursor of Django: it belongs to no request, although one happens to be the first of its second.
-    rows = raw.execute("SELECT server_id, mode, until FROM tenants_operatingmode").fetchall()
-    modes = {server_id: ActiveMode(Mode(mode), until) for server_id, mode, until in rows}
-    return ActiveModes(modes.pop(None, None), modes)
+    modes = {row.server_id: ActiveMode(Mode(row.mode), row.until) for row in queries.operating_modes()}
+    of_servers = {server_id: mode for server_id, mode in modes.items() if server_id is not None}
+    return ActiveModes(modes.get(None), of_servers)
 
 
 # --- the rule --------------------------------------------------------------------------------------------------------

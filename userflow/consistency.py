@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from django.db import connections
 from django.db.models import Q
 
 from identity_platform.audit.models import PlatformEvent
@@ -19,13 +18,14 @@ from tenants.entering.router import GLOBAL_ALIAS
 from tenants.entering.target import TENANT_ALIAS
 from tenants.models import DataKey, Tenant, WebhookTenant
 from userflow.accounts import principals
-from userflow.accounts.models import DEFAULT_ROLE, AdminUser, Client, EndUser, EndUserCount, Role
+from userflow.accounts.models import DEFAULT_ROLE, AdminUser, Client, EndUser, Role
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
 from userflow.clients.models import PendingClientChange
 from userflow.directory import configs
 from userflow.directory.models import DirectoryConfig, DirectoryLink
 from userflow.domains.models import TenantDomain
+from userflow.endusers import queries
 from userflow.events.models import WebhookEndpoint, WebhookMessage
 from userflow.invitations.models import EndUserInvitation, Invitation
 from userflow.sessions import signing
@@ -254,29 +254,10 @@ def _roles() -> Iterator[Finding]:
         )
 
 
-# In one statement, so in one snapshot.
-_WRONG_COUNTS: Final = """
-SELECT active, client_id, provider, sum(users) FROM (
-    SELECT active, client_id, provider, count(*) AS users FROM userflow_enduser GROUP BY 1, 2, 3
-    UNION ALL
-    SELECT active, client_id, provider, -users FROM userflow_endusercount
-) AS compared GROUP BY 1, 2, 3 HAVING sum(users) <> 0 ORDER BY 1, 2, 3
-"""
-# The lock keeps writers out until the end of the transaction: what they add meanwhile would be in no count.
-_LOCK: Final = "LOCK TABLE userflow_enduser IN SHARE ROW EXCLUSIVE MODE"
-_COUNT_AGAIN: Final = """
-INSERT INTO userflow_endusercount (users, active, client_id, provider)
-SELECT count(*), active, client_id, provider FROM userflow_enduser GROUP BY 2, 3, 4
-"""
-
-
 def _counters() -> Iterator[Finding]:
-    with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute(_WRONG_COUNTS)
-        wrong = cursor.fetchall()
     rows = {
-        f"{'active' if active else 'inactive'} {provider} {client_id or '-'}": abs(int(number))
-        for active, client_id, provider, number in wrong
+        f"{'active' if active else 'inactive'} {provider} {client_id or '-'}": abs(difference)
+        for active, client_id, provider, difference in queries.wrong_counts()
     }
     if rows:
         yield Finding(
@@ -289,10 +270,7 @@ def _counters() -> Iterator[Finding]:
 
 
 def _count_again(ids: Collection[str]) -> int:
-    with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute(_LOCK)
-        EndUserCount.objects.all().delete()
-        cursor.execute(_COUNT_AGAIN)
+    queries.count_again()
     return len(ids)
 
 

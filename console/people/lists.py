@@ -8,7 +8,6 @@ from uuid import UUID
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.views.main import ChangeList
-from django.db import connections
 from django.db.models import Model, Q, QuerySet, Sum
 from django.db.models.functions import Lower
 from django.forms import CheckboxInput
@@ -30,9 +29,9 @@ from console.people.bulk import PAGES, SELECTED, SelectedUsersView
 from identity_platform.api.email_addresses import search_key, shown_address
 from mfa import factors
 from openid.account.devices import device_in_words
-from tenants.entering.target import TENANT_ALIAS
 from userflow.accounts.models import Client, EndUser, EndUserCount, Group, Role
 from userflow.accounts.session_models import EndUserSession
+from userflow.endusers.queries import table_exceeds
 
 if TYPE_CHECKING:
     from django.contrib.admin.filters import _ListFilterChoices
@@ -72,9 +71,7 @@ def newest_matching(users: QuerySet[EndUser], words: str) -> list[UUID]:
 
 def is_large() -> bool:
     """Return whether the table of users is too large to be scanned by a search."""
-    with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute("SELECT pg_relation_size('userflow_enduser') > %s", [READ_WHOLE])
-        return bool(cursor.fetchone()[0])
+    return table_exceeds(READ_WHOLE)
 
 
 class EndUserActiveFilter(ActiveFilter):

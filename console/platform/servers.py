@@ -16,7 +16,7 @@ from console.frame.labels import state as state_label
 from console.frame.records import Button, Cell, Table, Tone, mono, record_page
 from console.platform.forms import ServerForm
 from identity_platform.api.views import Arguments
-from tenants.database_servers import servers
+from tenants.database_servers import queries, servers
 from tenants.lifecycle.capacity import change_database_server
 from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase
 from tenants.states import State
@@ -26,22 +26,16 @@ ASKED_AT_MOST = 10
 _NEARLY_FULL = 0.9
 
 
-def connections_of(server: DatabaseServer) -> tuple[int, int] | None:
+def connections_of(server: DatabaseServer) -> queries.ConnectionCounts | None:
     """Return the open connections and their limit, from the server itself, past any pooler.
 
     None means that it did not respond within seconds.
     """
     try:
         with servers.maintenance(server) as raw:
-            row = raw.execute(
-                "SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),"
-                " current_setting('max_connections')::int"
-            ).fetchone()
+            return queries.connection_counts(raw)
     except psycopg.Error:
         return None
-    assert row is not None
-    used, most = row
-    return used, most
 
 
 class Counts(TypedDict):

@@ -30,7 +30,7 @@ from console.support_bundle.redaction import redacted_settings
 from identity_platform import installation, task_queue
 from identity_platform.api import valkey
 from tenants.consistency import repairs
-from tenants.database_servers import fences
+from tenants.database_servers import fences, queries
 from tenants.database_servers.server_health import server_facts
 from tenants.entering.schema import schema_version
 from tenants.models import TenantDatabase
@@ -39,10 +39,6 @@ from userflow.mail.models import PlatformMail
 
 # Of lists that can be long.
 SHOWN: Final = 20
-_GLOBAL: Final = """
-SELECT current_setting('server_version'), pg_database_size(current_database()),
-  (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'), current_setting('max_connections')::int
-"""
 
 
 @dataclass(slots=True)
@@ -91,14 +87,12 @@ def system_checks(*, database: bool) -> Section:
 
 def global_database() -> Section:
     began = perf_counter()
-    with connection.cursor() as cursor:
-        cursor.execute(_GLOBAL)
-        version, size, connections, most = cursor.fetchone()
+    use = queries.global_database_use()
     milliseconds = round((perf_counter() - began) * 1000, 1)
     executor = MigrationExecutor(connection)
     pending = [str(migration) for migration, _ in executor.migration_plan(executor.loader.graph.leaf_nodes())]
     fenced = [] if pending else list(fences.reasons())
-    section = Section({"postgresql": version, "bytes": size, "connections": connections, "max_connections": most})
+    section = Section(use._asdict())
     section.facts |= {"milliseconds": milliseconds, "pending_migrations": pending, "fenced": fenced}
     if pending:
         section.problems.append(f"Migrations are pending ({len(pending)}). Run `{installation.MANAGE} prepare`.")

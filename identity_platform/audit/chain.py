@@ -133,6 +133,28 @@ def events_of(cursor: CursorWrapper, trail: Trail, from_id: int, to_id: int, mos
     return list(cursor.fetchall())
 
 
+def last_id(cursor: CursorWrapper, trail: Trail) -> int:
+    """Return the last id that an event of the trail has got, whose transaction may still run or have failed."""
+    cursor.execute(f"SELECT last_value FROM {trail.event_model._meta.db_table}_id_seq")
+    (number,) = cursor.fetchone()
+    return int(number)
+
+
+def new_transaction_number(cursor: CursorWrapper) -> int:
+    """Return a new number of a transaction, above those of all transactions that have one."""
+    # A snapshot's xmax will not do: it is one past the newest transaction that has ended, and a running one may have a higher
+    # number.
+    cursor.execute("SELECT pg_current_xact_id()::text::bigint")
+    (number,) = cursor.fetchone()
+    return int(number)
+
+
+def have_ended(cursor: CursorWrapper, transaction_number: int) -> bool:
+    """Return whether all transactions below this number have ended."""
+    cursor.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint >= %s", [transaction_number])
+    return bool(cursor.fetchone()[0])
+
+
 def digest_of(rows: list[EventRow]) -> bytes:
     """SHA-256 over the events in the order of their ids, each a JSON array of its columns on a line."""
     return hashlib.sha256(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows)).digest()

@@ -22,8 +22,11 @@ from identity_platform.audit.chain import (
     append,
     digest_of,
     events_of,
+    have_ended,
     keep_head,
+    last_id,
     locked,
+    new_transaction_number,
     newest_link,
 )
 from identity_platform.audit.models import Seal
@@ -51,12 +54,8 @@ def seal(trail: Trail, *, wait: float = WAIT_SECONDS) -> Sealed:
     with trail.cursor() as cursor:
         if not trail.events.filter(pk__gt=_sealed_up_to(trail)).exists():
             return Sealed(0, 0)
-        cursor.execute(f"SELECT last_value FROM {trail.event_model._meta.db_table}_id_seq")
-        (certain,) = cursor.fetchone()
-        # A number of our own. A snapshot's xmax will not do: it is one past the newest transaction that has ended, and
-        # a running one may have a higher number.
-        cursor.execute("SELECT pg_current_xact_id()::text::bigint")
-        (running_below,) = cursor.fetchone()
+        certain = last_id(cursor, trail)
+        running_below = new_transaction_number(cursor)
     if not _all_ended(trail, running_below, wait):
         return Sealed(0, 0, held_back=True)
     events = links = 0
@@ -76,8 +75,7 @@ def _all_ended(trail: Trail, running_below: int, wait: float) -> bool:
     deadline = time.monotonic() + wait
     while True:
         with trail.cursor() as cursor:
-            cursor.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint >= %s", [running_below])
-            if cursor.fetchone()[0]:
+            if have_ended(cursor, running_below):
                 return True
         if time.monotonic() >= deadline:
             return False

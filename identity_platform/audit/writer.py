@@ -13,39 +13,43 @@ from django.db import connections, transaction
 from prometheus_client import Counter
 
 from identity_platform.audit.origin import current_origin
+from identity_platform.postgresql.values import SqlValue
 
 # Sign-ins are `signin.succeeded` and `signin.refused`. Actions are literals, so their number is bounded.
 EVENTS = Counter("identity_audit_events", "Audit events by action and outcome.", ["action", "outcome"])
 
 _COLUMNS = "action, outcome, actor_kind, actor_id, target_kind, target_id, address, request_id, details"
-_FOR_TENANT = f"INSERT INTO audit_tenantevent ({_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)"
-_FOR_PLATFORM = (
-    f"INSERT INTO audit_platformevent ({_COLUMNS}, tenant_id) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+_VALUES = (
+    "%(action)s, %(outcome)s, %(actor_kind)s, %(actor_id)s, %(target_kind)s, %(target_id)s, %(address)s, %(request_id)s,"
+    " %(details)s"
 )
+_FOR_TENANT = f"INSERT INTO audit_tenantevent ({_COLUMNS}) VALUES ({_VALUES})"
+_FOR_PLATFORM = f"INSERT INTO audit_platformevent ({_COLUMNS}, tenant_id) VALUES ({_VALUES}, %(tenant_id)s)"
 # One statement for any number of rows: a call that reads many secrets must not make as many round trips.
-_EACH = "SELECT %s, %s, %s, %s, %s, target_id, %s, %s, %s"
-_FOR_EACH_IN_TENANT = f"INSERT INTO audit_tenantevent ({_COLUMNS}) {_EACH} FROM unnest(%s::text[]) AS each(target_id)"
+_EACH = _VALUES.replace("%(target_id)s", "each.target_id")
+_TARGETS = "unnest(%(target_ids)s::text[]) AS each(target_id)"
+_FOR_EACH_IN_TENANT = f"INSERT INTO audit_tenantevent ({_COLUMNS}) SELECT {_EACH} FROM {_TARGETS}"
 _FOR_EACH_ON_PLATFORM = (
-    f"INSERT INTO audit_platformevent ({_COLUMNS}, tenant_id) {_EACH}, %s FROM unnest(%s::text[]) AS each(target_id)"
+    f"INSERT INTO audit_platformevent ({_COLUMNS}, tenant_id) SELECT {_EACH}, %(tenant_id)s FROM {_TARGETS}"
 )
 
 
 def _values(
     action: str, outcome: str, target: tuple[str, object] | None, details: Mapping[str, object] | None
-) -> list[str]:
+) -> dict[str, SqlValue]:
     origin = current_origin()
     kind, target_id = target or ("", "")
-    return [
-        action,
-        outcome,
-        origin.actor_kind,
-        origin.actor_id,
-        kind,
-        str(target_id),
-        origin.address,
-        origin.request_id,
-        orjson.dumps(details or {}, default=str).decode(),
-    ]
+    return {
+        "action": action,
+        "outcome": outcome,
+        "actor_kind": origin.actor_kind,
+        "actor_id": origin.actor_id,
+        "target_kind": kind,
+        "target_id": str(target_id),
+        "address": origin.address,
+        "request_id": origin.request_id,
+        "details": orjson.dumps(details or {}, default=str).decode(),
+    }
 
 
 def count_events(alias: str, action: str, outcome: str = "success", number: int = 1) -> None:
@@ -76,10 +80,9 @@ def record_for_each_in_tenant(
     action: str, *, kind: str, ids: Collection[object], details: Mapping[str, object] | None = None
 ) -> None:
     """Write one event for each target of a kind, in one statement, so that a user's id finds all the user's events."""
-    values = _values(action, "success", (kind, ""), details)
-    del values[5]  # the target's id
+    values = _values(action, "success", (kind, ""), details) | {"target_ids": [str(target_id) for target_id in ids]}
     with connections["tenant"].cursor() as cursor:
-        cursor.execute(_FOR_EACH_IN_TENANT, [*values, [str(target_id) for target_id in ids]])
+        cursor.execute(_FOR_EACH_IN_TENANT, values)
     count_events("tenant", action, number=len(ids))
 
 
@@ -93,7 +96,7 @@ def record_for_platform(
 ) -> None:
     """Write one event to the platform's audit trail. `tenant_id` is the tenant that it concerns, if any."""
     with connections["default"].cursor() as cursor:
-        cursor.execute(_FOR_PLATFORM, [*_values(action, outcome, target, details), tenant_id])
+        cursor.execute(_FOR_PLATFORM, _values(action, outcome, target, details) | {"tenant_id": tenant_id})
     count_events("default", action, outcome)
 
 
@@ -108,7 +111,7 @@ def record_for_each_on_platform(
 ) -> None:
     """Write one event for each target to the platform's audit trail, likewise."""
     values = _values(action, outcome, (kind, ""), details)
-    del values[5]  # the target's id
+    values |= {"tenant_id": tenant_id, "target_ids": [str(target_id) for target_id in ids]}
     with connections["default"].cursor() as cursor:
-        cursor.execute(_FOR_EACH_ON_PLATFORM, [*values, tenant_id, [str(target_id) for target_id in ids]])
+        cursor.execute(_FOR_EACH_ON_PLATFORM, values)
     count_events("default", action, outcome, len(ids))

@@ -10,7 +10,6 @@ from uuid import UUID, uuid4
 
 import structlog
 from django.conf import settings
-from django.db import connections
 from django.db.models import Count, Max
 from django.utils.timezone import now
 from prometheus_client import Counter
@@ -19,6 +18,7 @@ from identity_platform.api import ratelimit
 from identity_platform.api.cache import degraded
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.crypto import keyed_digest
+from identity_platform.postgresql.transactions import advisory_lock
 from mfa.errors import SmsBudgetSpent, SmsReserved, SmsUnavailable
 from mfa.sms import codes
 from mfa.sms.gateway import NotSent, gateway
@@ -109,9 +109,8 @@ def _check(usage: ratelimit.Usage) -> None:
 
 def _check_tenant(*, reserved: bool) -> None:
     most, seconds = settings.SMS_LIMITS["tenant_day"]
-    with connections["tenant"].cursor() as cursor:
-        # One at a time per tenant: parallel requests would all see the last message of the budget.
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [TENANT_BUDGET_LOCK])
+    # One at a time per tenant: parallel requests would all see the last message of the budget.
+    advisory_lock("tenant", TENANT_BUDGET_LOCK)
     today = SmsMessage.objects.filter(sent_at__gt=now() - timedelta(seconds=seconds))
     used = today.aggregate(number=Count("id"), last=Max("sent_at"))
     free = most if reserved else most - most * KEPT_PERCENT // 100

@@ -1,4 +1,4 @@
-"""The statements of authorization codes and of consents that every sign-in of an application executes.
+"""The statements of authorization requests, codes and consents that every sign-in of an application executes.
 
 Call everything here inside the tenant.
 """
@@ -44,6 +44,32 @@ WHERE user_id = %s AND client_id = %s AND scopes @> %s::jsonb AND audiences @> %
 """
 # A consent that changes at the same moment is compared again once its row is locked.
 _LOCK_CONSENT = f"{_CONSENT} FOR NO KEY UPDATE"
+# How many expired requests go with each new one: more than one, so that the table shrinks after a burst.
+PURGED_AT_ONCE: Final = 10
+_STORE_REQUEST = """
+WITH expired AS (
+  DELETE FROM openid_authorizationrequest WHERE digest IN (
+    SELECT digest FROM openid_authorizationrequest WHERE expires_at < now()
+    ORDER BY expires_at LIMIT %(purged)s FOR UPDATE SKIP LOCKED)
+), opened AS (
+  SELECT 1 FROM openid_authorizationrequest WHERE digest = %(pushed_digest)s::bytea AND pushed FOR SHARE
+)
+INSERT INTO openid_authorizationrequest
+  (digest, client_id, parameters, pushed, pushed_digest, browser_digest, created_at, expires_at)
+SELECT
+  %(digest)s, %(client_id)s, %(parameters)s::jsonb, %(pushed)s, %(pushed_digest)s, %(browser_digest)s, now(), %(expires_at)s
+WHERE %(pushed_digest)s::bytea IS NULL OR EXISTS (SELECT FROM opened)
+"""
+
+
+def store_request(values: dict[str, SqlValue]) -> bool:
+    """Store an authorization request by its columns; return False if the pushed request that it comes from is gone.
+
+    One statement: anyone can store requests, so the expired ones must not wait for the daily purge.
+    """
+    with connections[TENANT_ALIAS].cursor() as cursor:
+        cursor.execute(_STORE_REQUEST, {**values, "purged": PURGED_AT_ONCE})
+        return bool(cursor.rowcount)
 
 
 def new_code(session: EndUserSession, *, client_id: UUID, parameters: Parameters) -> str:

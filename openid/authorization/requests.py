@@ -10,12 +10,12 @@ from typing import Final
 from uuid import UUID
 
 import orjson
-from django.db import connections
 from django.utils.timezone import now
 
 from identity_platform.crypto import hash_token, new_token
 from identity_platform.postgresql.values import SqlValue
 from openid.authorization.parameters import Parameters, Sent, is_plain, read_parameters, requested_response_mode
+from openid.authorization.queries import store_request
 from openid.authorization.responses import QUERY, SIGNED, SIGNED_MODES, AuthorizationResponse
 from openid.clients import find_client
 from openid.errors import RequestExpired, RequestRejected
@@ -24,7 +24,6 @@ from openid.server import check_authorization_request
 from tenants.addresses.issuers import issuer_of
 from tenants.entering.context import current_tenant, in_tenant
 from tenants.entering.lookup import TenantContext
-from tenants.entering.target import TENANT_ALIAS
 from userflow.accounts.grant_types import DEVICE_CODE, may_use
 from userflow.accounts.models import Client
 from userflow.accounts.security_profiles import profile_of
@@ -43,22 +42,6 @@ DEVICE_DECIDED: Final = ("approved", "denied")
 # Registration, a mailed code and a password reset fit into it.
 REQUEST_LASTS: Final = timedelta(hours=1)
 
-# How many expired requests go with each new one: more than one, so that the table shrinks after a burst.
-PURGED_AT_ONCE: Final = 10
-_STORE = """
-WITH expired AS (
-  DELETE FROM openid_authorizationrequest WHERE digest IN (
-    SELECT digest FROM openid_authorizationrequest WHERE expires_at < now()
-    ORDER BY expires_at LIMIT %(purged)s FOR UPDATE SKIP LOCKED)
-), opened AS (
-  SELECT 1 FROM openid_authorizationrequest WHERE digest = %(pushed_digest)s::bytea AND pushed FOR SHARE
-)
-INSERT INTO openid_authorizationrequest
-  (digest, client_id, parameters, pushed, pushed_digest, browser_digest, created_at, expires_at)
-SELECT
-  %(digest)s, %(client_id)s, %(parameters)s::jsonb, %(pushed)s, %(pushed_digest)s, %(browser_digest)s, now(), %(expires_at)s
-WHERE %(pushed_digest)s::bytea IS NULL OR EXISTS (SELECT FROM opened)
-"""
 UNKNOWN_REQUEST_URI: Final = "request_uri is unknown, expired, used, or of another client."
 
 
@@ -256,12 +239,9 @@ def _store(
         "pushed_digest": pending.pushed_digest,
         "browser_digest": cookie_digest(browser) if browser is not None else None,
         "expires_at": now() + lasts,
-        "purged": PURGED_AT_ONCE,
     }
-    # One statement: anyone can store requests, so the expired ones must not wait for the daily purge.
-    with in_tenant(pending.tenant.tenant_id), connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute(_STORE, values)
-        if not cursor.rowcount:
+    with in_tenant(pending.tenant.tenant_id):
+        if not store_request(values):
             # Another browser has finished the pushed request meanwhile.
             raise RequestRejected("invalid_request_uri", UNKNOWN_REQUEST_URI)
 

@@ -5,9 +5,10 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import transaction
 
 from identity_platform.audit.writer import record_for_each_on_platform, record_for_platform
+from identity_platform.postgresql.transactions import read_one_snapshot
 from registry import actions, models
 from registry.models import ACTIVE, Secret, Service, ServiceCredential
 from registry.transfer.importing import CREDENTIAL, SERVICES
@@ -28,8 +29,7 @@ def export_services(*, tenant_id: UUID, credentials: bool, secrets: bool) -> Ite
         "services.exported", tenant_id=tenant_id, target=("tenant", tenant_id), details={"secrets": secrets}
     )
     with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        read_one_snapshot("default", read_only=False)
         # The first page has no lower bound, as an import may state any id, even the lowest.
         left = Service.objects.filter(tenant_id=tenant_id).order_by("pk")
         behind = left

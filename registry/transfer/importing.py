@@ -7,8 +7,7 @@ from functools import partial
 from typing import IO, Any
 from uuid import UUID
 
-import orjson
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import QuerySet, Value
 from django.db.models.functions import Lower
 from django.utils.timezone import now
@@ -20,7 +19,7 @@ from identity_platform.transfer import runs, schema
 from identity_platform.transfer.report import Report, Tally
 from identity_platform.transfer.rows import CSV, Row, RowError, digest_of, rows_of
 from identity_platform.transfer.runs import SKIP, UPDATE, Batch, Options
-from registry import models
+from registry import models, queries
 from registry.models import Service, ServiceCredential, ServiceImport, seal_secret
 from registry.serializers import Secret, free_metadata
 
@@ -67,33 +66,6 @@ IMPORT = "service_import"
 TAKEN = "The tenant has a service of this name, or an earlier row has it."
 BOUND = "The service has a credential of this name, or an earlier row has it."
 NO_SECRET = "credentials have no secret in the file and were left out. Create them through the API."
-# One statement and one parameter per batch: the triggers that count services run once.
-_ROWS = (
-    "jsonb_to_recordset(%s::jsonb) AS x(line bigint, id uuid, name text, description text, type text, status text,"
-    " base_url text, api_version text, metadata jsonb, created_at timestamptz)"
-)
-# In the order of the unique index, so that overlapping imports wait for each other without a deadlock.
-_INSERT = f"""
-INSERT INTO registry_service
-    (id, tenant_id, name, description, type, status, base_url, api_version, metadata, created_at, updated_at)
-SELECT id, %s, name, coalesce(description, ''), type, coalesce(status, '{models.ACTIVE}'), base_url, coalesce(api_version, ''),
-    coalesce(metadata, '{{}}'), coalesce(created_at, now()), now()
-FROM {_ROWS} ORDER BY name, line ON CONFLICT DO NOTHING RETURNING id
-"""
-_UPDATE = f"""
-UPDATE registry_service s SET description = coalesce(x.description, s.description), type = x.type, base_url = x.base_url,
-    status = coalesce(x.status, s.status), api_version = coalesce(x.api_version, s.api_version),
-    metadata = coalesce(x.metadata, s.metadata), updated_at = now()
-FROM {_ROWS} WHERE s.tenant_id = %s AND lower(s.name) = lower(x.name) RETURNING s.id
-"""
-_BIND = """
-INSERT INTO registry_servicecredential
-    (id, tenant_id, service_id, name, type, status, secret, metadata, created_at, updated_at, expires_at)
-SELECT id, %s, service_id, name, type, status, decode(secret, 'hex'), metadata, created_at, now(), expires_at
-FROM jsonb_to_recordset(%s::jsonb) AS x(line bigint, id uuid, service_id uuid, name text, type text, status text,
-    secret text, metadata jsonb, created_at timestamptz, expires_at timestamptz)
-ORDER BY service_id, name, line ON CONFLICT DO NOTHING RETURNING id
-"""
 # The validated fields of a row.
 Values = dict[str, Any]
 
@@ -245,9 +217,7 @@ def _set_ids(rows: list[Values]) -> None:
 
 
 def _create_services(rows: list[Values], rules: _Rules) -> set[UUID]:
-    with connection.cursor() as cursor:
-        cursor.execute(_INSERT, [rules.tenant_id, orjson.dumps(rows).decode()])
-        made = {pk for (pk,) in cursor.fetchall()}
+    made = queries.insert_services(rules.tenant_id, rows)
     _record("service.created", SERVICE, made, rules)
     return made
 
@@ -265,9 +235,7 @@ def _plan_services(rows: list[Values], rules: _Rules) -> set[UUID]:
 def _update_services(rows: list[Values], rules: _Rules) -> None:
     locked = _named([row["name"] for row in rows], rules).order_by("pk").select_for_update(no_key=True)
     list(locked.values_list("pk"))  # in one order, so that two imports cannot deadlock
-    with connection.cursor() as cursor:
-        cursor.execute(_UPDATE, [orjson.dumps(rows).decode(), rules.tenant_id])
-        changed = {pk for (pk,) in cursor.fetchall()}
+    changed = queries.update_services(rules.tenant_id, rows)
     _record("service.updated", SERVICE, changed, rules)
 
 
@@ -323,9 +291,7 @@ def _create_credentials(rows: list[Values], rules: _Rules) -> set[UUID]:
         ids = {"service_id": row["service_id"], "credential_id": row["id"]}
         secret = seal_secret(row["secret"], tenant_id=rules.tenant_id, **ids)
         sealed.append({**defaults, **row, "secret": secret.hex()})
-    with connection.cursor() as cursor:
-        cursor.execute(_BIND, [rules.tenant_id, orjson.dumps(sealed).decode()])
-        made = {pk for (pk,) in cursor.fetchall()}
+    made = queries.insert_credentials(rules.tenant_id, sealed)
     _record("service_credential.created", models.CREDENTIAL, made, rules)
     return made
 

@@ -38,7 +38,7 @@ from tenants import log_levels
 from tenants.backend.pool import TenantConnectionPool
 from tenants.backend.raw import TenantConnection
 from tenants.backend.stuck import Key
-from tenants.database_servers import servers
+from tenants.database_servers import queries, servers
 from tenants.models import ConnectionLease, DatabaseServer
 
 log = structlog.get_logger("identity.tenants")
@@ -383,7 +383,7 @@ def _killed() -> list[UUID]:
 
 def _limit_of(raw: TenantConnection) -> int:
     try:
-        row = raw.execute(servers.FREE_FOR_PLATFORM).fetchone()
+        row = raw.execute(queries.FREE_FOR_PLATFORM).fetchone()
     finally:
         raw.close()
     assert isinstance(row, tuple)  # no WHERE

@@ -19,6 +19,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from identity_platform.audit.models import ChainHead, TenantSeal
 from identity_platform.audit.writer import record_for_platform, record_for_tenant
 from identity_platform.postgresql.statement_timeout import no_timeout
+from identity_platform.postgresql.transactions import lift_timeouts
 from tenants import keys
 from tenants.addresses import webauthn_claims
 from tenants.consistency.findings import Finding
@@ -134,8 +135,7 @@ def _record(owner: Owner, finding: Finding, rows: int) -> None:
 def _patient(alias: str) -> Iterator[None]:
     """Open a transaction whose statements may take long: large tables are read as a whole."""
     with no_timeout(), transaction.atomic(using=alias):
-        with connections[alias].cursor() as cursor:
-            cursor.execute("SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0")
+        lift_timeouts(alias)
         yield
 
 

@@ -57,10 +57,28 @@ def connection_to(server: DatabaseServer, database: str) -> Iterator[Raw]:
 def snapshot_of(server: DatabaseServer, database: str) -> Iterator[tuple[Raw, str]]:
     """Yield a connection that sees the database as it is now, and the name by which `pg_dump` sees the same."""
     with connection_to(server, database) as raw:
-        raw.execute("SET idle_in_transaction_session_timeout = 0")
-        raw.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        begin_reading(raw)
         (name,) = raw.execute("SELECT pg_export_snapshot()").fetchone() or ("",)
         yield raw, name
+
+
+def begin_reading(raw: Raw, snapshot: str = "") -> None:
+    """Begin a transaction that may pause, and sees the database as it is now or as the transaction with this snapshot does."""
+    raw.execute("SET idle_in_transaction_session_timeout = 0")
+    raw.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    if snapshot:
+        raw.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot)))
+
+
+def displayed_size(raw: Raw) -> str:
+    """Return the size of the connection's database for people."""
+    ((size,),) = raw.execute("SELECT pg_size_pretty(pg_database_size(current_database()))").fetchall()
+    return str(size)
+
+
+def vacuum(raw: Raw) -> None:
+    """Collect the statistics by which the server plans statements, and free space."""
+    raw.execute("VACUUM (ANALYZE)")
 
 
 def row_counts(raw: Raw) -> dict[str, int]:
@@ -146,6 +164,11 @@ def drop(raw: Raw, database: str) -> None:
             if attempt == DROP_TRIES - 1:
                 raise
             time.sleep(0.5)
+
+
+def create_empty(raw: Raw, database: str) -> None:
+    """Create a database without anything in it."""
+    raw.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'").format(sql.Identifier(database)))
 
 
 def copy_template(raw: Raw, server: DatabaseServer, database: str) -> None:
@@ -290,7 +313,7 @@ def ensure_template(server: DatabaseServer) -> str:
         drop(raw, making)
         # Only an invalid one can exist under this name.
         drop(raw, name)
-        raw.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'").format(sql.Identifier(making)))
+        create_empty(raw, making)
         upgrade(DatabaseTarget.for_maintenance(server, making))
         marks.prepare_template(server, making)
         raw.execute(

@@ -13,7 +13,7 @@ from psycopg.conninfo import make_conninfo
 
 from identity_platform.postgresql import hosts
 from tenants.copies import databases
-from tenants.database_servers import servers
+from tenants.database_servers import queries, servers
 from tenants.errors import CopyFailed, ProgramMissing
 from tenants.models import DatabaseServer
 
@@ -74,8 +74,7 @@ def read_in(server: DatabaseServer, database: str, file: Path) -> None:
 
 def has_extension(raw: databases.Raw) -> bool:
     """Return whether the server of a connection has the extension for trigrams, whether or not the database uses it."""
-    cursor = raw.execute("SELECT 1 FROM pg_available_extensions WHERE name = %s", [EXTENSION])
-    return cursor.fetchone() is not None
+    return queries.has_extension(raw, EXTENSION)
 
 
 def _contents(raw: databases.Raw, file: Path) -> str:

@@ -1,13 +1,11 @@
 """Tell database servers what the installation does: the counters of a server's mark, which the global database raises first."""
 
-from typing import Final
-
 import psycopg
 from django.db.models import F
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Greatest
 
-from tenants.database_servers import servers
+from tenants.database_servers import queries, servers
 from tenants.database_servers.fences import (
     ServerMark,
     database_of_marks,
@@ -23,11 +21,6 @@ from tenants.database_servers.fences import (
 )
 from tenants.errors import InstallationFenced, ServerUnfit
 from tenants.models import DatabaseServer, Installation
-
-_RAISE: Final = """
-UPDATE server_mark SET revision = greatest(revision, %s), beats = greatest(beats, %s) WHERE installation = %s AND epoch <= %s
-"""
-_AND_HIGHER: Final = " AND revision < %s"
 
 
 def reject_foreign(raw: servers.Connection, name: str) -> None:
@@ -71,8 +64,8 @@ def _raise(server: DatabaseServer, column: str) -> None:
             # Before the global database is read, which is raised first.
             mark = mark_in(raw) if is_revision else None
             row = _raised_here(server, column, mark)
-            statement, values = (_RAISE + _AND_HIGHER, row[:1]) if is_revision else (_RAISE, ())
-            if raw.execute(statement, [*row, *own_mark(), *values]).rowcount:
+            installation, epoch = own_mark()
+            if queries.raise_counters(raw, row, installation=installation, epoch=epoch, if_higher=is_revision):
                 return
     except psycopg.errors.UndefinedTable:
         pass
@@ -85,7 +78,7 @@ def _raise(server: DatabaseServer, column: str) -> None:
     _look_again()
 
 
-def _raised_here(server: DatabaseServer, column: str, mark: ServerMark | None) -> tuple[int, int]:
+def _raised_here(server: DatabaseServer, column: str, mark: ServerMark | None) -> queries.Counters:
     """Raise a counter in the global database; return both. Raises InstallationFenced if the server's revision is higher."""
     rows = DatabaseServer.objects.filter(pk=server.pk)
     raised: Combinable = F(column)
@@ -95,7 +88,7 @@ def _raised_here(server: DatabaseServer, column: str, mark: ServerMark | None) -
         # Several rows of servers may lead to one, whose mark has the highest of their revisions.
         raised = Greatest(raised, mark.revision)
     rows.update(**{column: raised + 1})
-    return rows.values_list("fence_revision", "fence_beats").get()
+    return queries.Counters(*rows.values_list("fence_revision", "fence_beats").get())
 
 
 def _look_again() -> None:

@@ -26,6 +26,7 @@ from psycopg import sql
 
 from identity_platform.api.errors import ApiError
 from identity_platform.crypto import SealBroken
+from identity_platform.postgresql.transactions import advisory_lock
 from tenants.database_servers import servers
 from tenants.errors import InstallationFenced
 from tenants.models import DatabaseServer, Installation
@@ -201,8 +202,7 @@ def _established(
             "older than they are.",
         )
     with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_ESTABLISH_LOCK])
+        advisory_lock("default", _ESTABLISH_LOCK)
         installation, _ = Installation.objects.get_or_create(one=True, defaults={"id": uuid4(), "home": home()})
     for server in present:
         if server.pk in marks:
@@ -261,11 +261,12 @@ def note_new_connection(raw: psycopg.Connection[object]) -> None:
         _process = _Process()
         return
     assert isinstance(row, tuple)
-    if row[0] != known.installation or row[1] < known.epoch or row[2] < known.revisions:
+    installation, epoch, revisions = row
+    if installation != known.installation or epoch < known.epoch or revisions < known.revisions:
         _process = _Process()
     else:
         # In the same object: another thread may have found meanwhile that the installation is fenced.
-        known.revisions = max(known.revisions, row[2])
+        known.revisions = max(known.revisions, revisions)
 
 
 def home() -> str:

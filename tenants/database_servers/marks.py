@@ -206,7 +206,8 @@ def _take(raw: servers.Connection, tenant_id: UUID) -> None:
     row = raw.execute(f"SELECT installation, epoch, tenant_id, template_rows FROM {_TABLE} FOR UPDATE").fetchone()
     if row is None:
         raise SpareUnfit("it has no mark")
-    mark, expected = Mark(*row[:3]), row[3]
+    *columns, expected = row
+    mark = Mark(*columns)
     if mark.installation != installation or mark.epoch > epoch:
         raise SpareUnfit(f"it belongs to installation {mark.installation}, epoch {mark.epoch}")
     if mark.tenant_id == tenant_id:

@@ -12,7 +12,7 @@ from django.db import connections
 from django.db.models import Count, Q
 from django.utils.timezone import now
 
-from tenants.database_servers import fence_counters, fences, servers
+from tenants.database_servers import fence_counters, fences, queries, servers
 from tenants.errors import InstallationFenced
 from tenants.failure_reasons import why
 from tenants.models import DatabaseServer, ServerHealth
@@ -22,15 +22,6 @@ log = structlog.get_logger("identity.tenants")
 
 # A server that is away takes five seconds to say so, and must not delay the others.
 _AT_ONCE: Final = 8
-_STATE: Final = f"""
-SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
-  current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int,
-  ({servers.FREE_FOR_PLATFORM})
-"""
-_FACTS: Final = """
-SELECT current_setting('server_version'), (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
-  current_setting('max_connections')::int, (SELECT count(*) FROM pg_database), current_setting('wal_level')
-"""
 
 
 def check_servers(until: Callable[[], bool] = lambda: False) -> list[str]:
@@ -80,9 +71,7 @@ def _facts(server: DatabaseServer) -> ServerFacts:
         began = perf_counter()
         with servers.maintenance(server) as raw:
             said["milliseconds"] = round((perf_counter() - began) * 1000, 1)
-            row = raw.execute(_FACTS).fetchone()
-            assert row is not None  # no WHERE
-            said |= zip(("postgresql", "connections", "max_connections", "databases", "wal_level"), row, strict=True)
+            said |= queries.version_and_use(raw)._asdict()
     except Exception as problem:
         said["failure"] = why(problem)
     finally:
@@ -105,9 +94,7 @@ def _check(server: DatabaseServer) -> ServerHealth:
         began = perf_counter()
         with servers.maintenance(server) as raw:
             health.seconds = perf_counter() - began
-            row = raw.execute(_STATE).fetchone()
-            assert row is not None  # no WHERE
-            health.connections, health.max_connections, limit = row
+            health.connections, health.max_connections, limit = queries.server_state(raw)
             health.responds = True
             # It changes with a restart of the server, if at all.
             DatabaseServer.objects.filter(pk=server.pk).exclude(connection_limit=limit).update(connection_limit=limit)

@@ -20,12 +20,6 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 # psycopg's keyword arguments: strings and numbers.
 Parameters = dict[str, Any]
 
-# How many connections roles like the platform's may open: without those reserved for superusers and for roles with
-# pg_use_reserved_connections (PostgreSQL 16).
-FREE_FOR_PLATFORM = """
-SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
-  - coalesce(current_setting('reserved_connections', true), '0')::int
-"""
 # Connections of one `tenant_worker` to the global database: four of its queue, one of each of its eight tasks at a time,
 # twelve of threads that tasks start, one of its leases.
 TENANT_WORKER_CONNECTIONS = 25

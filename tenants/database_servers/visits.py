@@ -14,10 +14,9 @@ from typing import Final
 from uuid import UUID
 
 import structlog
-from django.conf import settings
 
 from tenants import operating_modes
-from tenants.database_servers import servers
+from tenants.database_servers import queries, servers
 from tenants.failure_reasons import why
 from tenants.models import DatabaseServer, TenantDatabase
 from tenants.states import State
@@ -28,12 +27,6 @@ log = structlog.get_logger("identity.tenants")
 SETTLED_SECONDS: Final = 120.0
 # Some values change with time alone, and a server may have lost its counts.
 ANYWAY_SECONDS: Final = 3600.0
-
-# Without `track_counts` nothing is counted, and every tenant is visited.
-_WRITES: Final = """
-SELECT datname, tup_inserted + tup_updated + tup_deleted FROM pg_stat_database
-WHERE starts_with(datname, %s) AND current_setting('track_counts')::boolean
-"""
 
 
 @dataclass(slots=True)
@@ -81,7 +74,8 @@ def _writes() -> Iterator[tuple[UUID, int]]:
     for server in used.exclude(pk__in=operating_modes.closed_servers()):
         try:
             with servers.maintenance(server) as raw:
-                rows = raw.execute(_WRITES, [settings.TENANT_DATABASE_PREFIX]).fetchall()
+                # Of a server that counts nothing, every tenant is visited.
+                rows = queries.rows_written(raw)
         except Exception as problem:
             # Its tenants are visited, which notes the failure of each.
             log.info("writes_not_counted", server=server.name, cause=why(problem))

@@ -8,9 +8,10 @@ reads the same columns together with the caller's state, so an authenticated req
 
 import re
 import time
+from collections.abc import Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import orjson
@@ -103,6 +104,21 @@ class TenantContext:
         raise TenantSuspended if tenant.status is State.SUSPENDED else TenantBusy
 
 
+class Row(NamedTuple):
+    """What COLUMNS return."""
+
+    tenant_id: UUID
+    slug: str
+    name: str
+    status: str
+    database: str
+    server_id: int
+    server_revision: int
+    settings: str
+    has_webhooks: bool
+    sign_in_domain: str | None
+
+
 # The columns of a TenantContext, for statements that read the caller in the same round trip.
 COLUMNS = (
     "t.id, t.slug, t.name, d.status, d.name, d.server_id, s.revision, t.settings::text,"
@@ -110,7 +126,7 @@ COLUMNS = (
     " (SELECT c.domain FROM tenants_domainclaim c WHERE c.tenant_id = t.id AND c.sign_in)"
 )
 JOINS = "JOIN tenants_tenantdatabase d ON d.tenant_id = t.id JOIN tenants_databaseserver s ON s.id = d.server_id"
-WIDTH = 10
+WIDTH = len(Row._fields)
 
 _SLUG = re.compile(r"[A-Za-z0-9-]{1,63}")
 
@@ -121,16 +137,21 @@ _seen: ContextVar[dict[UUID, TenantContext] | None] = ContextVar("tenants_of_thi
 _waiting = Semaphore("tenant_pause", max(1, settings.WEB_THREADS // 2), TenantBusy)
 _long_jobs: dict[UUID, float] = {}
 
-# What COLUMNS return.
-Row = tuple[UUID, str, str, str, str, int, int, str, bool, str | None]
 
-
-def from_row(row: Row) -> TenantContext:
+def from_row(columns: Iterable[Any]) -> TenantContext:
     """Return the tenant of a row of COLUMNS."""
-    tenant_id, slug, name, status, database, server_id, revision, own_settings, has_webhooks, domain = row
-    tenant_settings = orjson.loads(own_settings)
+    row = Row._make(columns)
     return TenantContext(
-        tenant_id, slug, name, State(status), database, server_id, revision, tenant_settings, has_webhooks, domain
+        row.tenant_id,
+        row.slug,
+        row.name,
+        State(row.status),
+        row.database,
+        row.server_id,
+        row.server_revision,
+        orjson.loads(row.settings),
+        row.has_webhooks,
+        row.sign_in_domain,
     )
 
 

@@ -76,6 +76,22 @@ class Recording:
             cursor.execute(f"INSERT INTO {_MIGRATIONS} (app, name, applied) VALUES {places}", values)
 
 
+def begin_upgrade(connection: BaseDatabaseWrapper) -> Applied:
+    """Prepare the open transaction for migrations; return those that the database has, none if it is empty."""
+    with connection.cursor() as cursor:
+        # A migration may be slow, but waiting for a lock would block the tenant. A table with pending deferred checks cannot be
+        # altered by the next migration.
+        cursor.execute(
+            "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; "
+            "SET LOCAL lock_timeout = '10s'; SET CONSTRAINTS ALL IMMEDIATE"
+        )
+        cursor.execute("SELECT to_regclass('django_migrations') IS NOT NULL")
+        if cursor.fetchone() != (True,):
+            return frozenset()
+        cursor.execute("SELECT app, name FROM django_migrations")
+        return frozenset(cursor.fetchall())
+
+
 def is_repeatable(migration: Migration) -> bool:
     """Return whether the migration makes the same statements in every tenant database, and no others than `repeat` executes.
 

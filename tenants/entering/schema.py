@@ -11,13 +11,12 @@ from django.apps import apps
 from django.conf import settings
 from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.backends.utils import CursorWrapper
 from django.db.migrations import Migration
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.recorder import MigrationRecorder
 
 from identity_platform.postgresql.statement_timeout import no_timeout
-from tenants.entering.recorded_upgrades import Applied, DatabaseDiffers, Recording, is_repeatable
+from tenants.entering.recorded_upgrades import Applied, DatabaseDiffers, Recording, begin_upgrade, is_repeatable
 from tenants.entering.target import TENANT_ALIAS, DatabaseTarget, in_target
 from tenants.errors import UpgradeFailed
 from tenants.failure_reasons import reason_of
@@ -92,14 +91,7 @@ def _upgrade(connection: BaseDatabaseWrapper, recordings: dict[Applied, Recordin
 
     try:
         with transaction.atomic(using=TENANT_ALIAS):
-            with connection.cursor() as cursor:
-                # A migration may be slow, but waiting for a lock would block the tenant. A table with pending deferred checks
-                # cannot be altered by the next migration.
-                cursor.execute(
-                    "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; "
-                    "SET LOCAL lock_timeout = '10s'; SET CONSTRAINTS ALL IMMEDIATE"
-                )
-                applied = _applied(cursor)
+            applied = begin_upgrade(connection)
             recording = recordings.get(applied)
             if recording is None:
                 recording = _planned(connection, begin, lambda: at)
@@ -131,12 +123,3 @@ def _planned(connection: BaseDatabaseWrapper, begin: Callable[[str], None], curr
     with recording.of(connection, current):
         executor.migrate(targets, plan=plan)
     return recording
-
-
-def _applied(cursor: CursorWrapper) -> Applied:
-    """Return app and name of every migration that the database has; none if it is empty."""
-    cursor.execute("SELECT to_regclass('django_migrations') IS NOT NULL")
-    if cursor.fetchone() != (True,):
-        return frozenset()
-    cursor.execute("SELECT app, name FROM django_migrations")
-    return frozenset(cursor.fetchall())

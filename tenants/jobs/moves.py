@@ -178,11 +178,8 @@ def _replicate(mapping: TenantDatabase, target: DatabaseServer, progress: Progre
         with replication.published(mapping.server, mapping.name, mapping.pk) as snapshot:
             job_steps.completed("published")
             with databases.connection_to(mapping.server, mapping.name) as old:
-                ((size,),) = old.execute("SELECT pg_size_pretty(pg_database_size(current_database()))").fetchall()
-                progress(f"Online: copying {size}; the tenant stays in use.")
-                old.execute("SET idle_in_transaction_session_timeout = 0")
-                old.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                old.execute(f"SET TRANSACTION SNAPSHOT '{snapshot}'")
+                progress(f"Online: copying {databases.displayed_size(old)}; the tenant stays in use.")
+                databases.begin_reading(old, snapshot)
                 dumps.write_out(mapping.server, mapping.name, dump, snapshot=snapshot)
                 job_steps.completed("written out")
                 rows = databases.row_counts(old)
@@ -192,7 +189,7 @@ def _replicate(mapping: TenantDatabase, target: DatabaseServer, progress: Progre
     progress(f"{sum(rows.values()):,} rows in {len(rows)} tables are copied.")
     with databases.connection_to(target, name) as new:
         # Else the first requests after the switch would be planned without statistics.
-        new.execute("VACUUM (ANALYZE)")
+        databases.vacuum(new)
     return name
 
 

@@ -17,7 +17,6 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils.timezone import now
 from psycopg import Error as DriverError
-from psycopg import sql
 
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import SealBroken
@@ -281,7 +280,7 @@ def new_copy(server: DatabaseServer, tenant_id: UUID) -> str:
     WarmDatabase.objects.create(server=server, name=name, schema_version=f"{_COPY_FOR}{tenant_id}", ready=False)
     job_steps.completed("reserved")
     with servers.maintenance(server) as raw:
-        raw.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'").format(sql.Identifier(name)))
+        databases.create_empty(raw, name)
     job_steps.completed("created")
     return name
 

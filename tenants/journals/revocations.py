@@ -19,6 +19,7 @@ from django.utils.timezone import now
 
 from identity_platform.crypto import keyed_digest
 from identity_platform.postgresql.statement_timeout import no_timeout
+from identity_platform.postgresql.transactions import lift_timeouts
 from identity_platform.restoring import Closed, Journaled, Match, Revocation
 from tenants import keys
 from tenants.entering.context import in_tenant
@@ -150,8 +151,7 @@ def withdraw(tenant_id: UUID, database: DatabaseTarget) -> dict[str, int]:
     In one transaction, before the database is in use. Models that are closed as a whole implement `close_all(moment)`.
     """
     with in_target(database), no_timeout(), transaction.atomic(using=TENANT_ALIAS):
-        with connections[TENANT_ALIAS].cursor() as cursor:
-            cursor.execute("SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0")
+        lift_timeouts(TENANT_ALIAS)
         return withdraw_here(tenant_id)
 
 

@@ -11,7 +11,7 @@ from django.db import transaction
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.postgresql.row_errors import first_or
 from identity_platform.row_checks import RowCheck, no_check
-from tenants.database_servers import fence_counters, fences, servers
+from tenants.database_servers import fence_counters, fences, queries, servers
 from tenants.database_servers.servers import Connection, Parameters
 from tenants.errors import NoRoom, ServerExists, ServerUnfit, UnknownServer, WrongRegion
 from tenants.lifecycle.queries import roomiest_server
@@ -168,8 +168,7 @@ def _connect(connect: Callable[[], Connection]) -> Connection:
 def _check_fitness(raw: Connection) -> None:
     if raw.info.server_version < OLDEST_POSTGRESQL:
         raise ServerUnfit("The server must be PostgreSQL 15 or newer.")
-    may = raw.execute("SELECT rolcreatedb OR rolsuper FROM pg_roles WHERE rolname = current_user").fetchone()
-    if may is None or not may[0]:
+    if not queries.may_create_databases(raw):
         raise ServerUnfit("This login cannot create databases. Grant it with ALTER ROLE … CREATEDB.")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.utils.timezone import now
 
 from identity_platform.api.display_name import is_lookalike
@@ -13,6 +13,7 @@ from identity_platform.api.email_addresses import email_key, key_of_spelling
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.pagination import Page, filtered, page_of
 from identity_platform.postgresql.row_errors import unique_or
+from identity_platform.postgresql.transactions import advisory_lock
 from identity_platform.row_checks import RowCheck, no_check
 from tenants.entering import lookup
 from userflow.accounts.admin_names import username_is
@@ -264,8 +265,7 @@ def set_admin_active(*, user_id: UUID, active: bool, by: Principal) -> AdminUser
 
 def _require_other_admin(user: AdminUser) -> None:
     """Raise LastAdmin for the last one. Serialized per tenant: two admins must not deactivate each other concurrently."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [LAST_ADMIN_LOCK % 2**31, str(user.tenant_id)])
+    advisory_lock(ADMINS.alias, LAST_ADMIN_LOCK % 2**31, str(user.tenant_id))
     admins = AdminUser.objects.filter(tenant=user.tenant, active=True, roles__name=_managing_role(user))
     if admins.filter(pk=user.pk).exists() and not admins.exclude(pk=user.pk).exists():
         raise LastAdmin

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import orjson
 from django.apps import apps
-from django.db import IntegrityError, connections
+from django.db import IntegrityError
 from django.db.models import Model, Q
 
 from identity_platform.api.cursors import Position, read_cursor, write_cursor
@@ -17,6 +17,7 @@ from identity_platform.api.pagination import Page
 from identity_platform.api.response_time import rounding
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.postgresql.row_errors import first_or, unique_or
+from identity_platform.postgresql.transactions import advisory_lock
 from identity_platform.row_checks import RowCheck, no_check
 from tenants import keys
 from tenants.entering import lookup
@@ -426,9 +427,8 @@ def erase_end_user(*, tenant_id: UUID, user_id: UUID, by: Principal) -> dict[str
 
 def _erase(user_id: UUID, by: Principal) -> dict[str, int]:
     with tenant_atomic():
-        with connections["tenant"].cursor() as cursor:
-            # Of the last two users, two concurrent erasures must not delete both.
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [ERASE_LOCK])
+        # Of the last two users, two concurrent erasures must not delete both.
+        advisory_lock("tenant", ERASE_LOCK)
         user = _locked(user_id)
         if by.kind == END_USER:
             require_active_session(END_USERS, by)

@@ -1,9 +1,12 @@
-"""The hot reads of end users: one statement each. PostgreSQL builds the JSON and the API passes it through."""
+"""Reads of end users, one statement each, and the comparison of their counters.
+
+PostgreSQL builds the JSON and the API passes it through.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import orjson
@@ -16,6 +19,7 @@ from identity_platform.api.totals import total_of
 from identity_platform.postgresql.json_pages import Query, Slice, json_time, read_page
 from tenants.backend.raw import PLANNED_EACH_TIME
 from tenants.entering.target import current_target
+from userflow.accounts.models import EndUserCount
 
 
 def _time(column: str) -> str:
@@ -48,6 +52,39 @@ _ONE = f"SELECT row_to_json(u)::text FROM (SELECT {_DETAIL}, {_ROLES}, {_GROUPS}
 # Totals of these filters need no count: triggers keep one per value (`EndUserCount`).
 _COUNTED = frozenset({"active", "client_id", "clients", "provider", "providers"})
 _TOTAL = "coalesce(sum(users), 0)::bigint FROM userflow_endusercount"
+# Counters compared with the users, in one statement, so in one snapshot.
+_WRONG_COUNTS = """
+SELECT active, client_id, provider, sum(users) FROM (
+    SELECT active, client_id, provider, count(*) AS users FROM userflow_enduser GROUP BY 1, 2, 3
+    UNION ALL
+    SELECT active, client_id, provider, -users FROM userflow_endusercount
+) AS compared GROUP BY 1, 2, 3 HAVING sum(users) <> 0 ORDER BY 1, 2, 3
+"""
+# The lock keeps writers out until the end of the transaction: what they add meanwhile would be in no count.
+_LOCK_USERS = "LOCK TABLE userflow_enduser IN SHARE ROW EXCLUSIVE MODE"
+_COUNT_AGAIN = """
+INSERT INTO userflow_endusercount (users, active, client_id, provider)
+SELECT count(*), active, client_id, provider FROM userflow_enduser GROUP BY 2, 3, 4
+"""
+# A page of an export, in one statement. The default client is left out, as another tenant has its own.
+_EXPORTED = """
+SELECT u.id, row_to_json(u)::text FROM (
+    SELECT e.id, e.email, nullif(e.name, '') AS name, e.active, e.provider, nullif(e.client_id, %(client)s) AS client_id,
+        CASE WHEN %(hashes)s THEN nullif(e.password, '') END AS password_hash,
+        nullif(e.language, '') AS language, e.external_id, e.metadata, e.app_metadata,
+        (SELECT coalesce(json_agg(g.name ORDER BY g.name), '[]') FROM userflow_groupmembership m
+            JOIN userflow_group g ON g.id = m.group_id WHERE m.user_id = e.id) AS groups,
+        (SELECT coalesce(json_agg(r.name ORDER BY r.name), '[]') FROM userflow_rolebinding b
+            JOIN userflow_role r ON r.id = b.role_id WHERE b.user_id = e.id) AS roles,
+        e.email_verified_at IS NOT NULL AS email_verified,
+        to_char(e.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS created_at,
+        to_char(e.last_login AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS last_login
+    FROM userflow_enduser e {behind} ORDER BY e.id LIMIT %(limit)s
+) u ORDER BY u.id
+"""
+# The first page has no lower bound, as an import may state any id, even the lowest.
+_FIRST_EXPORTED = _EXPORTED.format(behind="")
+_NEXT_EXPORTED = _EXPORTED.format(behind="WHERE e.id > %(after)s")
 # From this offset on, a page reads its ids from an index and from the nearer end. Nearer pages are faster in one statement.
 _FAR = 2000
 
@@ -225,3 +262,50 @@ def one_end_user(user_id: UUID) -> orjson.Fragment | None:
         cursor.execute(_ONE, [user_id])
         row = cursor.fetchone()
     return orjson.Fragment(row[0]) if row else None
+
+
+class ExportedUser(NamedTuple):
+    """An end user's id, and the row of an export as JSON."""
+
+    id: UUID
+    text: str
+
+
+def exported_page(*, after: UUID | None, limit: int, hashes: bool, default_client: UUID) -> list[ExportedUser]:
+    """Return the rows of an export after this id, in the order of the ids, with password hashes or without."""
+    values = {"after": after, "limit": limit, "hashes": hashes, "client": default_client}
+    with connections["tenant"].cursor() as cursor:
+        cursor.execute(_FIRST_EXPORTED if after is None else _NEXT_EXPORTED, values)
+        return [ExportedUser(*row) for row in cursor.fetchall()]
+
+
+def table_exceeds(number_of_bytes: int) -> bool:
+    """Return whether the table of users is larger than this."""
+    with connections["tenant"].cursor() as cursor:
+        cursor.execute("SELECT pg_relation_size('userflow_enduser') > %s", [number_of_bytes])
+        return bool(cursor.fetchone()[0])
+
+
+class WrongCount(NamedTuple):
+    """By how much a counter differs from the users that it counts."""
+
+    active: bool
+    client_id: UUID | None
+    provider: str
+    difference: int
+
+
+def wrong_counts() -> list[WrongCount]:
+    """Return the counters that are wrong."""
+    with connections["tenant"].cursor() as cursor:
+        cursor.execute(_WRONG_COUNTS)
+        rows = cursor.fetchall()
+    return [WrongCount(active, client_id, provider, int(number)) for active, client_id, provider, number in rows]
+
+
+def count_again() -> None:
+    """Count the users again. Call it in a transaction."""
+    with connections["tenant"].cursor() as cursor:
+        cursor.execute(_LOCK_USERS)
+        EndUserCount.objects.all().delete()
+        cursor.execute(_COUNT_AGAIN)

@@ -25,6 +25,7 @@ from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from identity_platform.api.errors import Unavailable
 from identity_platform.crypto import SealBroken, SealContext, seal, unseal
+from identity_platform.postgresql.transactions import advisory_lock
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from tenants.settings.declarations import LONGEST_ACCESS_TOKEN_SECONDS
 from tenants.states import Purpose
@@ -163,9 +164,9 @@ def _create_missing(tenant_id: UUID | None, missing: Collection[str]) -> KeySet:
     alias = _realm(tenant_id).alias
     # Logout tokens of a suspended tenant are signed too.
     with _realm(tenant_id).entered(tenant_id, Purpose.SIGN_OUT):
-        with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
+        with transaction.atomic(using=alias):
             # Two processes at the first use must not create two keys.
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [MAKING_LOCK])
+            advisory_lock(alias, MAKING_LOCK)
             _make_missing(tenant_id, now(), pairs)
             fresh = _read(tenant_id, None)
         # In the caller's transaction the keys may still be rolled back, and with them what the caller signs now.

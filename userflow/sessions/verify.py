@@ -104,7 +104,7 @@ def _check_limits(kind: str, tenant_settings: Mapping[str, object], *, age: floa
         raise SessionInactive
 
 
-def _checked(columns: lookup.Row, purpose: Purpose) -> lookup.TenantContext:
+def _checked(columns: Sequence[Any], purpose: Purpose) -> lookup.TenantContext:
     tenant = lookup.from_row(columns)
     if tenant.status in lookup.GONE:
         raise SessionInactive

@@ -8,9 +8,10 @@ from typing import Final
 from uuid import UUID
 
 import orjson
-from django.db import connections, transaction
+from django.db import transaction
 
 from identity_platform.audit.writer import record_for_platform
+from identity_platform.postgresql.transactions import read_one_snapshot, set_timeout
 from tenants.entering.context import in_tenant, tenant_atomic
 from tenants.entering.target import TENANT_ALIAS
 from tenants.states import Purpose
@@ -19,6 +20,7 @@ from userflow.accounts.models import Client, Group, Role
 from userflow.accounts.permissions_catalogue import EXPORT_HASHES
 from userflow.accounts.principals import ADMIN, OPERATOR, Principal
 from userflow.credentials import attempts
+from userflow.endusers.queries import exported_page
 from userflow.sessions.assurance import Action, require_assurance
 from userflow.sessions.permissions import reading, require
 from userflow.transfer.row_fields import END_USERS, GROUP, ROLE
@@ -27,25 +29,6 @@ AT_ONCE = 1000
 # What an import reads.
 COLUMNS: Final = tuple(name for name in END_USERS.fields if name != "kind")
 NO_CLIENT = UUID(int=0)
-# PostgreSQL makes the JSON, one statement per page. The default client is left out, as another tenant has its own.
-_PAGE = """
-SELECT u.id, row_to_json(u)::text FROM (
-    SELECT e.id, e.email, nullif(e.name, '') AS name, e.active, e.provider, nullif(e.client_id, %(client)s) AS client_id,
-        CASE WHEN %(hashes)s THEN nullif(e.password, '') END AS password_hash,
-        nullif(e.language, '') AS language, e.external_id, e.metadata, e.app_metadata,
-        (SELECT coalesce(json_agg(g.name ORDER BY g.name), '[]') FROM userflow_groupmembership m
-            JOIN userflow_group g ON g.id = m.group_id WHERE m.user_id = e.id) AS groups,
-        (SELECT coalesce(json_agg(r.name ORDER BY r.name), '[]') FROM userflow_rolebinding b
-            JOIN userflow_role r ON r.id = b.role_id WHERE b.user_id = e.id) AS roles,
-        e.email_verified_at IS NOT NULL AS email_verified,
-        to_char(e.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS created_at,
-        to_char(e.last_login AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS last_login
-    FROM userflow_enduser e {behind} ORDER BY e.id LIMIT %(limit)s
-) u ORDER BY u.id
-"""
-# The first page has no lower bound, as an import may state any id, even the lowest.
-_FIRST_PAGE = _PAGE.format(behind="")
-_NEXT_PAGE = _PAGE.format(behind="WHERE e.id > %(after)s")
 
 
 def export_end_users(*, tenant_id: UUID, hashes: bool, definitions: bool) -> Generator[dict[str, object], None, None]:
@@ -76,15 +59,14 @@ def _every_row(tenant_id: UUID, hashes: bool, definitions: bool) -> Iterator[dic
     )
     client_id = _default_client(tenant_id)
     with in_tenant(tenant_id, Purpose.INSPECT), tenant_atomic():
-        with connections[TENANT_ALIAS].cursor() as cursor:
-            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            # The reader of a pipe may be slow.
-            cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
-            cursor.execute("SET LOCAL statement_timeout = 60000")
+        read_one_snapshot(TENANT_ALIAS, read_only=True)
+        # The reader of a pipe may be slow.
+        set_timeout(TENANT_ALIAS, "idle_in_transaction_session_timeout", 0)
+        set_timeout(TENANT_ALIAS, "statement_timeout", 60_000)
         if definitions:
             yield from _definitions()
         after: UUID | None = None
-        while rows := _page(after, AT_ONCE, hashes, client_id):
+        while rows := exported_page(after=after, limit=AT_ONCE, hashes=hashes, default_client=client_id):
             yield from (orjson.loads(row) for _, row in rows)
             after = rows[-1][0]
 
@@ -104,7 +86,7 @@ def page_of_export(
     attempts.limit_address("transfer")
     client_id = _default_client(tenant_id)
     with in_tenant(tenant_id, reading(by)):
-        rows = _page(after, limit + 1, hashes, client_id)
+        rows = exported_page(after=after, limit=limit + 1, hashes=hashes, default_client=client_id)
     more, rows = len(rows) > limit, rows[:limit]
     with transaction.atomic():
         record_for_platform(
@@ -123,13 +105,6 @@ def page_of_export(
 def _default_client(tenant_id: UUID) -> UUID:
     client_id = Client.objects.filter(tenant_id=tenant_id, is_default=True).values_list("pk", flat=True).first()
     return client_id or NO_CLIENT
-
-
-def _page(after: UUID | None, limit: int, hashes: bool, client_id: UUID) -> list[tuple[UUID, str]]:
-    with connections[TENANT_ALIAS].cursor() as cursor:
-        statement = _FIRST_PAGE if after is None else _NEXT_PAGE
-        cursor.execute(statement, {"after": after, "limit": limit, "hashes": hashes, "client": client_id})
-        return list(cursor.fetchall())
 
 
 def _definitions() -> Iterator[dict[str, object]]:

@@ -14,8 +14,11 @@ from uuid import UUID
 
 import orjson
 from django.db import connections
+from django.db.models import QuerySet
+from django.db.models.expressions import RawSQL
 
 from identity_platform.postgresql.row_errors import unique_or
+from identity_platform.postgresql.transactions import set_timeout
 from identity_platform.transfer.report import Tally
 from tenants.entering.target import TENANT_ALIAS
 from userflow.accounts.event_payloads import person
@@ -95,15 +98,10 @@ WITH taken AS (
 )
 SELECT s.line, s.id FROM importing s JOIN taken t ON t.id = s.id
 """
-# Unused registrations give their addresses up (`userflow.credentials.unused_registrations`).
-_YIELDING = """
-SELECT u.email_key FROM userflow_enduser u JOIN importing s ON s.email_key = u.email_key
-WHERE u.self_registered AND u.active AND u.email_verified_at IS NULL AND u.last_login IS NULL
-"""
-_WOULD_INSERT = f"""
+_WOULD_INSERT = """
 SELECT DISTINCT ON (email_key) line, id FROM importing s
 WHERE NOT EXISTS (SELECT FROM userflow_enduser u WHERE u.email_key = s.email_key)
-OR s.email_key IN ({_YIELDING}) ORDER BY email_key, line
+OR s.email_key IN ({given_up}) ORDER BY email_key, line
 """
 _FOUND = """
 SELECT s.line, u.id FROM importing s JOIN userflow_enduser u ON u.email_key = s.email_key WHERE s.line = ANY(%s)
@@ -134,9 +132,8 @@ ORDER BY n.id FOR KEY SHARE OF n
 
 def raise_timeouts() -> None:
     """Raise the timeouts for this transaction: a batch may take longer than a request's statements."""
-    with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute("SET LOCAL statement_timeout = 60000")
-        cursor.execute("SET LOCAL lock_timeout = 60000")
+    for name in ("statement_timeout", "lock_timeout"):
+        set_timeout(TENANT_ALIAS, name, 60_000)
 
 
 def stage(users: Iterable[Staged]) -> None:
@@ -167,13 +164,19 @@ def insert(moment: datetime, *, dry_run: bool = False) -> dict[int, UUID]:
     """Create the users whose address is free; return their ids by line. With `dry_run` only return them."""
     with connections[TENANT_ALIAS].cursor() as cursor:
         if dry_run:
-            cursor.execute(_WOULD_INSERT)
+            select, values = _addresses_given_up().query.sql_with_params()
+            cursor.execute(_WOULD_INSERT.format(given_up=select), values)
             return dict(cursor.fetchall())
-        cursor.execute(_YIELDING)
-        if given_up := [key for (key,) in cursor.fetchall()]:
-            unused_registrations.release_addresses(given_up, to="import")
+        if keys := list(_addresses_given_up()):
+            unused_registrations.release_addresses(keys, to="import")
         cursor.execute(_INSERT, {"moment": moment})
         return dict(cursor.fetchall())
+
+
+def _addresses_given_up() -> "QuerySet[EndUser, str]":
+    """Return the addresses of lines that unused registrations give up (`userflow.credentials.unused_registrations`)."""
+    of_lines = RawSQL("SELECT email_key FROM importing", [])
+    return EndUser.objects.filter(EndUser.YIELDS, email_key__in=of_lines).values_list("email_key", flat=True)
 
 
 def update(lines: Sequence[int], *, dry_run: bool = False) -> dict[int, UUID]:

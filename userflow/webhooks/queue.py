@@ -30,6 +30,7 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Now
 from django.utils.timezone import now
 
+from identity_platform.postgresql.transactions import advisory_lock
 from tenants.entering.context import current_tenant, tenant_atomic
 from tenants.entering.target import TENANT_ALIAS
 from tenants.states import Purpose
@@ -258,8 +259,7 @@ _STILL_WRITING = f"SELECT EXISTS (SELECT {_WRITERS} AND virtualtransaction = ANY
 
 def lock_endpoints() -> None:
     """Let one transaction at a time create an endpoint of the tenant."""
-    with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [ENDPOINTS_LOCK])
+    advisory_lock(TENANT_ALIAS, ENDPOINTS_LOCK)
 
 
 def highest_id_and_writers(endpoint_id: UUID) -> tuple[int, list[str]]:

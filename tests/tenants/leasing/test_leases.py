@@ -29,7 +29,7 @@ from identity_platform.serving import embedded
 from tenants.backend.base import LEASES
 from tenants.backend.leases import PLENTY, uses
 from tenants.backend.pool import POOL
-from tenants.database_servers import servers
+from tenants.database_servers import queries, servers
 from tenants.entering.context import in_tenant
 from tenants.entering.target import TENANT_ALIAS
 from tenants.lifecycle.capacity import main_server
@@ -427,7 +427,7 @@ def test_lease_ends_by_the_clock_of_the_database(offset: str, small: DatabaseSer
 def test_use_of_main_server_includes_planned_workers(settings: Any) -> None:
     server = main_server()
     with servers.maintenance(server) as raw:
-        ((free,),) = raw.execute(servers.FREE_FOR_PLATFORM).fetchall()
+        ((free,),) = raw.execute(queries.FREE_FOR_PLATFORM).fetchall()
     DatabaseServer.objects.filter(pk=server.pk).update(connection_limit=free)
     use = uses([server.pk])[server.pk]
     assert (use.limit, use.leased) == (free - settings.RESERVED_CONNECTIONS, 0)

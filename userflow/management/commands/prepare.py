@@ -13,7 +13,7 @@ from identity_platform.crypto import SealBroken
 from identity_platform.serving.workers import FENCED
 from tenants import keys
 from tenants.copies.databases import ensure_template
-from tenants.database_servers import fences
+from tenants.database_servers import fences, queries
 from tenants.database_servers.servers import direct_to_global
 from tenants.errors import DataKeyLocked, InstallationFenced
 from tenants.jobs import fleet
@@ -43,7 +43,7 @@ class Command(BaseCommand):
         # Two hosts of one platform may start at the same time; the second finds everything done. A session lock needs a
         # direct connection: a pooler may switch connections between statements.
         with direct_to_global() as raw:
-            raw.execute("SELECT pg_advisory_lock(%s)", [PREPARE_LOCK])
+            queries.lock_session(raw, PREPARE_LOCK)
             self._prepare(demo=settings.EMBEDDED and not options["no_demo"])
 
     def _prepare(self, *, demo: bool) -> None:
