@@ -14,7 +14,6 @@ from userflow.accounts.event_payloads import person
 from userflow.accounts.models import LOCAL, Account, EndUser
 from userflow.accounts.realms import END_USERS, Realm
 from userflow.credentials import tickets
-from userflow.credentials.models import AdminEmailProof, EmailProof
 from userflow.credentials.unused_registrations import end_pending
 from userflow.events.outbox import publish
 from userflow.sessions.ending import end_sessions
@@ -44,8 +43,7 @@ def verify_by_reset(realm: Realm, user: Account) -> None:
         return
     signals.address_taken_over.send(verify_by_reset, realm=realm, user=user)
     realm.record_about(user, "email.proven", {"by": "password_reset"})
-    proofs: type[EmailProof] | type[AdminEmailProof] = EmailProof if realm is END_USERS else AdminEmailProof
-    proofs._default_manager.filter(user_id=user.pk).delete()
+    realm.model_of("email_proof")._default_manager.filter(user_id=user.pk).delete()
     if isinstance(user, EndUser):
         end_pending([user.email_key])
         if foreign:
