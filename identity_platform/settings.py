@@ -362,14 +362,8 @@ SESSION_SECONDS = integer("SESSION_SECONDS", 90 * 86400, least=3600)
 SESSION_COOKIE_AGE = max(OPERATOR_SESSION_SECONDS, ADMIN_SESSION_SECONDS)
 # How long a refresh token that was used gets its successor again, as long as that was not used.
 REFRESH_OVERLAP_SECONDS = integer("REFRESH_OVERLAP_SECONDS", 10, least=0, most=300)
-SIMPLE_JWT = {
-    "TOKEN_TYPE_CLAIM": "typ",
-    "JTI_CLAIM": "jti",
-    "USER_ID_CLAIM": "sub",
-    "ISSUER": TOKEN_ISSUER,
-    "AUDIENCE": TOKEN_AUDIENCE,
-    "ALGORITHM": "ES256",
-}
+# Keys, issuer and audience are chosen for each token, by the backend of access tokens.
+SIMPLE_JWT = {"TOKEN_TYPE_CLAIM": "typ", "ALGORITHM": "ES256"}
 ENROLLMENT_WINDOW_MINUTES = integer("ENROLLMENT_WINDOW_MINUTES", 30, least=1, most=1440)
 WEBAUTHN_RP_ID = domain("WEBAUTHN_RP_ID", "localhost" if EMBEDDED else None)
 WEBAUTHN_ORIGINS = origins("WEBAUTHN_ORIGINS", [f"http://localhost:{PORT}"] if EMBEDDED else [])
