@@ -17,10 +17,10 @@ class ConsoleConfig(AppConfig):
     def ready(self) -> None:
         from console.metrics import consistency, exposition
         from identity_platform.api import metrics
-        from tenants.signals import consistency_examined
+        from tenants.consistency.findings import examinations
 
         metrics.add_collector("figures", exposition.collect)
-        consistency_examined.connect(consistency.examine)
+        examinations.register(consistency.examine)
 
 
 class ConsoleAdminConfig(admin_apps.AdminConfig):

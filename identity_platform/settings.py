@@ -219,14 +219,19 @@ MIDDLEWARE = [
     "identity_platform.api.middleware.CrossOrigin",
     "openid.cors.TenantCrossOrigin",
     "console.frame.middleware.ConsoleStaticFiles",
-    "console.frame.middleware.ConsoleCompression",
+    "console.frame.middleware.ConsoleMiddleware",
+]
+# Of the console's pages only, inside those above.
+CONSOLE_MIDDLEWARE = [
+    # Django adds random bytes to compressed pages, so that lengths say little about secrets in them (BREACH).
+    "django.middleware.gzip.GZipMiddleware",
     "console.frame.middleware.ConsoleLanguage",
     "console.frame.sent_forms.SentForms",
-    "console.frame.middleware.ConsoleSessions",
-    "console.frame.middleware.ConsoleForgeryProtection",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
     "console.frame.middleware.ConsoleSignIn",
     "console.signin.otp_middleware.ConsoleSecondFactor",
-    "console.frame.middleware.ConsoleMessages",
+    "django.contrib.messages.middleware.MessageMiddleware",
 ]
 ROOT_URLCONF = "identity_platform.urls"
 # The paths on the sign-in domains of tenants.
@@ -256,10 +261,13 @@ AUTH_USER_MODEL = "userflow.AdminUser"
 SILENCED_SYSTEM_CHECKS = [
     # Usernames are unique without regard to case, by a constraint that this check does not see.
     "auth.W004",
-    # Checks by name for SecurityMiddleware and CsrfViewMiddleware. The platform uses subclasses: one redirects with 308,
-    # the other applies to the console only, because the API takes no cookies.
+    # Checks by name for SecurityMiddleware; the platform uses a subclass, which redirects with 308.
     "security.W001",
+    # Look in MIDDLEWARE for what is in CONSOLE_MIDDLEWARE: forms, sign-in, messages and sessions. The API takes no cookies.
     "security.W003",
+    "admin.E408",
+    "admin.E409",
+    "admin.E410",
 ]
 # Django's own sign-in is not used: the console has the platform's own steps (console.signin).
 AUTHENTICATION_BACKENDS: list[str] = []
@@ -354,14 +362,8 @@ SESSION_SECONDS = integer("SESSION_SECONDS", 90 * 86400, least=3600)
 SESSION_COOKIE_AGE = max(OPERATOR_SESSION_SECONDS, ADMIN_SESSION_SECONDS)
 # How long a refresh token that was used gets its successor again, as long as that was not used.
 REFRESH_OVERLAP_SECONDS = integer("REFRESH_OVERLAP_SECONDS", 10, least=0, most=300)
-SIMPLE_JWT = {
-    "TOKEN_TYPE_CLAIM": "typ",
-    "JTI_CLAIM": "jti",
-    "USER_ID_CLAIM": "sub",
-    "ISSUER": TOKEN_ISSUER,
-    "AUDIENCE": TOKEN_AUDIENCE,
-    "ALGORITHM": "ES256",
-}
+# Keys, issuer and audience are chosen for each token, by the backend of access tokens.
+SIMPLE_JWT = {"TOKEN_TYPE_CLAIM": "typ", "ALGORITHM": "ES256"}
 ENROLLMENT_WINDOW_MINUTES = integer("ENROLLMENT_WINDOW_MINUTES", 30, least=1, most=1440)
 WEBAUTHN_RP_ID = domain("WEBAUTHN_RP_ID", "localhost" if EMBEDDED else None)
 WEBAUTHN_ORIGINS = origins("WEBAUTHN_ORIGINS", [f"http://localhost:{PORT}"] if EMBEDDED else [])

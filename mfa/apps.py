@@ -10,7 +10,7 @@ class MfaConfig(AppConfig):
     api_part = API_PART
 
     def ready(self) -> None:
-        """Connect the receivers: passkeys depend on a setting of the tenant, factors on a user."""
+        """Connect what depends on this app: passkeys depend on a setting of the tenant, factors on a user."""
         from mfa import (
             checks,  # noqa: F401  # registers the system check
             consistency,
@@ -18,12 +18,15 @@ class MfaConfig(AppConfig):
         from mfa.factors import remove_unverified_factors
         from mfa.stepup.actions import check_factor_proof
         from mfa.webauthn.relying_party import keep_rp_id_of_domain, reject_domain_change, reject_rp_id_change
-        from tenants.signals import consistency_examined, sign_in_domain_changing, tenant_settings_changing
-        from userflow.signals import address_taken_over, factor_proof, sign_in_domain_lost
+        from tenants.consistency.findings import examinations
+        from tenants.signals import sign_in_domain_changing, tenant_settings_changing
+        from userflow.email.ownership import factor_removal
+        from userflow.signals import sign_in_domain_lost
+        from userflow.signin.proofs import factor_check
 
-        consistency_examined.connect(consistency.examine)
+        examinations.register(consistency.examine)
         tenant_settings_changing.connect(reject_rp_id_change)
         sign_in_domain_changing.connect(reject_domain_change)
         sign_in_domain_lost.connect(keep_rp_id_of_domain)
-        factor_proof.connect(check_factor_proof)
-        address_taken_over.connect(remove_unverified_factors)
+        factor_check.register(check_factor_proof)
+        factor_removal.register(remove_unverified_factors)

@@ -24,7 +24,7 @@ from userflow.domains.models import TenantDomain
 ENTER_AGAIN: Final = "Reset the factors of these users: they enroll again."
 
 
-def examine(sender: object, *, tenant_id: UUID | None, **_: object) -> Iterable[Finding]:
+def examine(tenant_id: UUID | None) -> Iterable[Finding]:
     """Return what is found about the entered tenant, or about the platform."""
     if tenant_id is None:
         return [*_methods(ADMINS), *_secrets(ADMINS, DataKey.PLATFORM)]

@@ -15,11 +15,10 @@ from django.utils.timezone import now
 from identity_platform.api.errors import NotSignedIn
 from mfa.errors import NoProof, NotFirstFactor, TokenOfAnotherUser
 from mfa.users import settings_of
-from tenants.entering.context import current_tenant
 from tenants.settings.values import effective
 from userflow.accounts.models import Account
 from userflow.accounts.principals import Principal
-from userflow.accounts.realms import END_USERS, Realm
+from userflow.accounts.realms import Realm
 from userflow.accounts.session_models import Ticket
 from userflow.accounts.session_policy import AAL2
 from userflow.credentials import email_verification as proofs
@@ -176,4 +175,4 @@ def _window_allows(realm: Realm, user: Account, *, signs_in: bool) -> bool:
 
 def address_is_missing(realm: Realm, user: Account) -> bool:
     """Whether the tenant requires a verified e-mail address first, and the user has none."""
-    return realm is END_USERS and proofs.is_unverified(user, current_tenant())
+    return proofs.is_unverified(user, realm.tenant())

@@ -405,10 +405,10 @@ def reset_factors(
     return removed
 
 
-def remove_unverified_factors(*, realm: Realm, user: Account, **_: object) -> int:
+def remove_unverified_factors(realm: Realm, user: Account) -> int:
     """Remove every factor that was enrolled before the address of the user was verified; return how many there were.
 
-    Receiver of `userflow.signals.address_taken_over`. The owner of the address is told by mail.
+    For `userflow.email.ownership`. The owner of the address is told by mail.
     """
     removed = _remove_all(realm, user)
     if any(removed.values()):

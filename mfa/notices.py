@@ -8,9 +8,8 @@ from django.utils.translation import gettext_lazy as _
 
 from identity_platform.audit.origin import current_origin
 from mfa.users import settings_of
-from tenants.entering.context import current_tenant
 from userflow.accounts.models import Account
-from userflow.accounts.realms import END_USERS, Realm
+from userflow.accounts.realms import Realm
 
 # By kind of factor ("all": every one) and change.
 EVENTS: Final = {
@@ -32,7 +31,8 @@ EVENTS: Final = {
 
 def issuer_of(realm: Realm, user: Account) -> str:
     """Return the name that users know the service by: the tenant's issuer name, else the tenant's name."""
-    fallback = current_tenant().name if realm is END_USERS else "Identity platform"
+    tenant = realm.tenant()
+    fallback = tenant.name if tenant else "Identity platform"
     return str(settings_of(realm, user).get("issuer_name") or fallback)
 
 

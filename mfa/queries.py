@@ -7,7 +7,6 @@ transaction of everything that a right code or response earns.
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import Final
 from uuid import UUID
 
 import orjson
@@ -17,9 +16,9 @@ from identity_platform.api.email_addresses import email_key
 from identity_platform.audit.origin import current_origin
 from identity_platform.audit.writer import count_events
 from identity_platform.crypto import hash_token
-from mfa.totp.models import AdminTotpSecret, EndUserTotpSecret, TotpSecret
+from mfa.totp.models import TotpSecret
 from mfa.users import find_user
-from mfa.webauthn.models import AdminPasskey, EndUserPasskey, Passkey
+from mfa.webauthn.models import Passkey
 from userflow.accounts.models import Account, EndUser
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.accounts.session_models import Ticket
@@ -116,8 +115,6 @@ LEFT JOIN login ON true LEFT JOIN secret ON true LEFT JOIN passkey ON true
 _USER = ("id", "email", "email_verified_at", "password")
 _SECRET = ("id", "secret_sealed", "last_step")
 _PASSKEY = ("id", "credential_id", "public_key", "backup_eligible", "second_step_only")
-_SECRETS: Final[Mapping[str, type[TotpSecret]]] = {END_USERS.name: EndUserTotpSecret, ADMINS.name: AdminTotpSecret}
-_PASSKEYS: Final[Mapping[str, type[Passkey]]] = {END_USERS.name: EndUserPasskey, ADMINS.name: AdminPasskey}
 _NO_USE = {"secret_id": None, "step": None, "passkey_id": None, "sign_count": None, "backed_up": None, "rp_id": None}
 _RULE = {
     "second_step": tickets.SECOND_STEP,
@@ -216,8 +213,8 @@ def count_attempt(
         login = realm.tickets(digest=digest, user_id=user.pk, client_id=client_id, amr=orjson.loads(amr))
     return CountedAttempt(
         Attempt(user, login, budget),
-        _SECRETS[realm.name].from_db(realm.alias, _SECRET, secret) if secret[0] is not None else None,
-        _PASSKEYS[realm.name].from_db(realm.alias, _PASSKEY, passkey) if passkey[0] is not None else None,
+        realm.model_of("totp_secrets").from_db(realm.alias, _SECRET, secret) if secret[0] is not None else None,
+        realm.model_of("passkeys").from_db(realm.alias, _PASSKEY, passkey) if passkey[0] is not None else None,
         ConsumedChallenge(ceremony, challenge_client) if ceremony is not None else None,
     )
 

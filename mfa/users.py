@@ -10,7 +10,6 @@ from mfa.errors import UnknownEmail
 from tenants.entering import lookup
 from tenants.states import Purpose
 from userflow.accounts.models import Account, AdminUser, Client
-from userflow.accounts.principals import CLIENT
 from userflow.accounts.realms import ADMINS, Realm
 from userflow.credentials import attempts
 from userflow.signin.caller import Caller, id_in
@@ -68,7 +67,7 @@ def is_exempt(realm: Realm, caller: Caller, email: str | None, *, mfa_token: str
     if mfa_token is not None:
         return True
     principal = caller.principal
-    if principal is None or principal.kind == CLIENT or principal.is_admin != (realm is ADMINS):
+    if principal is None or principal.kind not in realm.kinds:
         return False
     return email is None or email_key(email) == email_key(str(principal.user["email"]))
 

@@ -14,10 +14,10 @@ class OpenidConfig(AppConfig):
         from openid.authorization.consents import delete_codes_of_client, end_sessions_without_consent
         from openid.device.codes import delete_approved_codes
         from openid.device.codes import delete_codes_of_client as delete_device_codes_of_client
-        from tenants.signals import consistency_examined
+        from tenants.consistency.findings import examinations
         from userflow.signals import client_needs_consent, client_sessions_ended, other_sessions_ended
 
-        consistency_examined.connect(consistency.examine)
+        examinations.register(consistency.examine)
         client_sessions_ended.connect(delete_codes_of_client)
         client_sessions_ended.connect(delete_device_codes_of_client)
         client_needs_consent.connect(end_sessions_without_consent)

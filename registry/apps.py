@@ -11,6 +11,6 @@ class RegistryConfig(AppConfig):
 
     def ready(self) -> None:
         from registry import consistency
-        from tenants.signals import consistency_examined
+        from tenants.consistency.findings import examinations
 
-        consistency_examined.connect(consistency.examine)
+        examinations.register(consistency.examine)

@@ -33,14 +33,6 @@ sign_in_domain_changing: Final = Signal()
 # receiver raises nothing.
 tenant_migrated: Final = Signal()
 
-# `check_tenants` compares a tenant's database with the global one. Sent with `tenant_id`. A receiver returns a list of
-# differences, in words, and a function that repairs them.
-tenant_compared: Final = Signal()
-
-# `check_consistency` examines a tenant, which is entered, or the platform. Sent with `tenant_id`, None for the platform. A
-# receiver changes nothing and returns an iterable of `tenants.consistency.findings.Finding`.
-consistency_examined: Final = Signal()
-
 # Transactions of this thread have revoked something in a tenant, which has been left. Sent with `tenant_id`. A receiver raises
 # nothing.
 revocations_noted: Final = Signal()

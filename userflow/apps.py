@@ -10,9 +10,8 @@ class UserflowConfig(AppConfig):
     api_part = API_PART
 
     def ready(self) -> None:
+        from tenants.consistency.findings import comparisons, examinations
         from tenants.signals import (
-            consistency_examined,
-            tenant_compared,
             tenant_created,
             tenant_forgotten,
             tenant_migrated,
@@ -21,20 +20,21 @@ class UserflowConfig(AppConfig):
             tenant_settings_changing,
         )
         from userflow import consistency
+        from userflow.accounts.models import end_user_erasing
         from userflow.clients.actions import create_default_client
         from userflow.directory.people import keep_admins_decision
         from userflow.domains.recording import find_unrecorded
         from userflow.invitations.queries import delete_invitations_of
         from userflow.mail_delivery.background import send_behind_response
         from userflow.sessions.missing_keys import create_missing_keys
-        from userflow.signals import end_user_activity_set, end_user_erasing, mail_queued
+        from userflow.signals import end_user_activity_set, mail_queued
         from userflow.signin.remembered_browsers import forget_devices_of_tenant
         from userflow.user_index.actions import follow_restore
         from userflow.user_index.entries import remove_tenant
         from userflow.webhooks.logout_tokens import end_sessions_before_resuming
 
-        consistency_examined.connect(consistency.examine)
-        tenant_compared.connect(find_unrecorded)
+        examinations.register(consistency.examine)
+        comparisons.register(find_unrecorded)
         tenant_created.connect(create_default_client)
         tenant_forgotten.connect(remove_tenant)
         tenant_migrated.connect(create_missing_keys)
@@ -43,5 +43,5 @@ class UserflowConfig(AppConfig):
         tenant_resuming.connect(end_sessions_before_resuming)
         tenant_settings_changing.connect(forget_devices_of_tenant)
         end_user_activity_set.connect(keep_admins_decision)
-        end_user_erasing.connect(delete_invitations_of)
+        end_user_erasing.register(delete_invitations_of)
         mail_queued.connect(send_behind_response)

@@ -140,7 +140,7 @@ REFERENCES: Final = (
 )
 
 
-def examine(sender: object, *, tenant_id: UUID | None, **_: object) -> Iterable[Finding]:
+def examine(tenant_id: UUID | None) -> Iterable[Finding]:
     """Return what is found about the entered tenant, or about the platform."""
     if tenant_id is None:
         return list(_signing_keys(None))

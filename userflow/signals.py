@@ -1,23 +1,11 @@
-"""Signals by which a layer asks the layers and apps above it, which it cannot import."""
+"""Signals by which a layer notifies the layers and apps above it, which it cannot import."""
 
 from typing import Final
 
 from django.dispatch import Signal
 
-# A request proves itself by a factor. Sent with `principal`, `kind` (`code`, `backup_code`, `sms_code` or `response`)
-# and `value`. The receiver checks the factor as at sign-in and returns the amr that it proves, or raises.
-factor_proof: Final = Signal()
-
-# The owner of a mailbox takes over a user whose address was never verified. Sent with `realm` and `user` in the realm's
-# transaction, with the user's row locked. The receiver removes the factors and returns how many there were.
-address_taken_over: Final = Signal()
-
 # An admin has activated or deactivated an end user. Sent with `user`, in the transaction that has locked the user.
 end_user_activity_set: Final = Signal()
-
-# An end user is about to be erased. Sent with `user`, in the transaction, before the user's row goes. The receiver deletes
-# what it holds of the user and returns its model and the ids of the rows that are gone.
-end_user_erasing: Final = Signal()
 
 # An end user's sessions end, all but one. Sent with `user_id`, in the tenant, in the same transaction. The receiver deletes
 # what would still open one from the session that stays.

@@ -1,20 +1,17 @@
-"""Django's console middlewares, for console pages only: the API pays nothing for sessions, forms and messages."""
+"""The middlewares of console pages: the API pays nothing for sessions, forms and messages."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.contrib.auth.middleware import AuthenticationMiddleware
-from django.contrib.messages.middleware import MessageMiddleware
-from django.contrib.sessions.middleware import SessionMiddleware
 from django.core.exceptions import MiddlewareNotUsed
+from django.core.handlers.exception import convert_exception_to_response
 from django.http import HttpRequest, HttpResponse
-from django.middleware.csrf import CsrfViewMiddleware
-from django.middleware.gzip import GZipMiddleware
 from django.middleware.locale import LocaleMiddleware
 from django.utils import translation
-from django.utils.deprecation import MiddlewareMixin
 from django.utils.functional import SimpleLazyObject
+from django.utils.module_loading import import_string
 from whitenoise.middleware import WhiteNoiseMiddleware
 
 if TYPE_CHECKING:
@@ -25,13 +22,31 @@ if TYPE_CHECKING:
 CONSOLE = "/admin/"
 
 
-class ConsoleOnly(MiddlewareMixin):
-    """Skip API requests."""
+class ConsoleMiddleware:
+    """Run CONSOLE_MIDDLEWARE, outermost first, around the console's pages as Django runs MIDDLEWARE around every path."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+        self._console = get_response
+        self._view_middleware: list[Callable[..., HttpResponse | None]] = []
+        for path in reversed(settings.CONSOLE_MIDDLEWARE):
+            try:
+                middleware = import_string(path)(self._console)
+            except MiddlewareNotUsed:
+                continue
+            if hasattr(middleware, "process_view"):
+                self._view_middleware.insert(0, middleware.process_view)
+            self._console = convert_exception_to_response(middleware)  # type: ignore[assignment]  # none is async
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        if request.path.startswith(CONSOLE):
-            return super().__call__(request)  # type: ignore[return-value]  # MiddlewareMixin may be async, ours is not
-        return self.get_response(request)  # type: ignore[return-value]  # MiddlewareMixin may be async, ours is not
+        return (self._console if request.path.startswith(CONSOLE) else self.get_response)(request)
+
+    def process_view(self, request: HttpRequest, *view: object) -> HttpResponse | None:
+        """Return the response of the first middleware that responds instead of the view (and its arguments)."""
+        if not request.path.startswith(CONSOLE):
+            return None
+        responses = (process_view(request, *view) for process_view in self._view_middleware)
+        return next((response for response in responses if response), None)
 
 
 class ConsoleStaticFiles(WhiteNoiseMiddleware):  # type: ignore[misc]  # whitenoise has no types
@@ -40,11 +55,7 @@ class ConsoleStaticFiles(WhiteNoiseMiddleware):  # type: ignore[misc]  # whiteno
         return answer
 
 
-class ConsoleCompression(ConsoleOnly, GZipMiddleware):
-    """Compress pages. Django adds random bytes, so that lengths say little about secrets in a page (BREACH)."""
-
-
-class ConsoleLanguage(ConsoleOnly, LocaleMiddleware):
+class ConsoleLanguage(LocaleMiddleware):
     """Use the browser's language if there is a catalogue for it, else English. The API is in English."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -54,17 +65,13 @@ class ConsoleLanguage(ConsoleOnly, LocaleMiddleware):
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         try:
-            return super().__call__(request)
+            return super().__call__(request)  # type: ignore[return-value]  # MiddlewareMixin may be async, ours is not
         finally:
             # The next request of this thread must not inherit the language.
             translation.deactivate()
 
 
-class ConsoleSessions(ConsoleOnly, SessionMiddleware):
-    """Sessions of the console."""
-
-
-class ConsoleSignIn(ConsoleOnly, AuthenticationMiddleware):
+class ConsoleSignIn(AuthenticationMiddleware):
     """Set `request.user` to the admin user with a complete sign-in."""
 
     def process_request(self, request: HttpRequest) -> None:
@@ -79,15 +86,3 @@ def _user_of(request: HttpRequest) -> "AdminUser | AnonymousUser":
 
     staff = staff_or_none(request)
     return staff.user if staff else AnonymousUser()
-
-
-class ConsoleMessages(ConsoleOnly, MessageMiddleware):
-    """Messages of the console."""
-
-
-class ConsoleForgeryProtection(CsrfViewMiddleware):
-    """Check CSRF tokens on console pages only: the API uses no cookies."""
-
-    # Django names the three further arguments; here they are only passed on, so their types do not matter.
-    def process_view(self, request: HttpRequest, *args: object) -> HttpResponse | None:  # type: ignore[override]  # as above
-        return super().process_view(request, *args) if request.path.startswith(CONSOLE) else None  # type: ignore[arg-type]  # as above

@@ -10,7 +10,6 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.urls import Resolver404, resolve
 
-from console.frame.middleware import CONSOLE
 from identity_platform.api.repeated_forms import form_key, respond_once
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ class SentForms:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        if request.method != "POST" or not request.path.startswith(CONSOLE) or not _is_processed_once(request):
+        if request.method != "POST" or not _is_processed_once(request):
             return self.get_response(request)
         browser_token = request.COOKIES.get(settings.CSRF_COOKIE_NAME)
         if browser_token is None or _FORM_TOKEN not in request.POST:

@@ -11,7 +11,7 @@ from tenants.consistency.findings import Finding
 from tenants.entering.router import GLOBAL_ALIAS
 
 
-def examine(sender: object, *, tenant_id: UUID | None, **_: object) -> Iterable[Finding]:
+def examine(tenant_id: UUID | None) -> Iterable[Finding]:
     """Return what is found about the entered tenant."""
     # The position first: the log grows meanwhile.
     counted = TenantFigures.objects.filter(pk=tenant_id).values_list("last_event_id", flat=True).first()

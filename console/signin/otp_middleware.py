@@ -7,12 +7,11 @@ console.frame.access checks that the user still has it.
 from dataclasses import dataclass
 from uuid import UUID
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django_otp import DEVICE_ID_SESSION_KEY
 from django_otp import login as keep_device
 from django_otp.middleware import OTPMiddleware
 
-from console.frame.middleware import CONSOLE
 from userflow.accounts.models import AdminUser
 
 __all__ = ["DEVICE_ID_SESSION_KEY", "ConsoleSecondFactor", "EnrolledFactor", "mark_verified"]
@@ -33,11 +32,6 @@ class EnrolledFactor:
 
 class ConsoleSecondFactor(OTPMiddleware):  # type: ignore[misc]  # django-otp has no types
     """`request.user.otp_device` and `request.user.is_verified()` on console pages."""
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        """Skip API requests."""
-        answer: HttpResponse = (super().__call__ if request.path.startswith(CONSOLE) else self.get_response)(request)
-        return answer
 
     def _device_from_persistent_id(self, persistent_id: str) -> EnrolledFactor:
         kind, _, user_id = persistent_id.partition("/")

@@ -29,7 +29,7 @@ _QUERY: Final = re.compile(r"(://[^?\s'\"]*)\?[^\s'\"]*")
 
 # Settings without secrets whose names Django's rule hides.
 _HARMLESS: Final = {"PASSWORD_RESET_URL", "TOKEN_AUDIENCE", "TOKEN_ISSUER", "WEBAUTHN_ORIGINS", "WEBAUTHN_RP_ID"}
-_UNCHANGED: Final = {"INSTALLED_APPS", "MIDDLEWARE", "PLATFORM_APPS", "TEMPLATES"}
+_UNCHANGED: Final = {"CONSOLE_MIDDLEWARE", "INSTALLED_APPS", "MIDDLEWARE", "PLATFORM_APPS", "TEMPLATES"}
 
 
 class SettingsFilter(SafeExceptionReporterFilter):

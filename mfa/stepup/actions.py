@@ -110,10 +110,8 @@ _AMR: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def check_factor_proof(
-    sender: object, *, principal: Principal, kind: str, value: object, **_: object
-) -> tuple[str, ...]:
-    """Receive `userflow.signals.factor_proof`: check the caller's own factor; return the amr that it proves.
+def check_factor_proof(principal: Principal, kind: str, value: object) -> tuple[str, ...]:
+    """Check the caller's own factor, for `userflow.signin.proofs`; return the amr that it proves.
 
     The code is consumed and the try is counted as at sign-in. A factor that is newer than the last verification of the
     session is rejected before that. Raises ProofTooNew, InvalidCode, AttemptsExceeded, CodeExpired, PasskeyNotVerified,

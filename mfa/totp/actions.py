@@ -21,17 +21,13 @@ from mfa.notices import issuer_of
 from mfa.queries import FactorUnusable, StepUse
 from mfa.totp import backup_codes, engine
 from mfa.totp.models import (
-    AdminBackupCode,
-    AdminTotpSecret,
     BackupCode,
-    EndUserBackupCode,
-    EndUserTotpSecret,
     TotpSecret,
 )
 from mfa.users import check_client, check_tenant, is_exempt, raise_unknown_email, require_user
 from tenants.states import Purpose
 from userflow.accounts.models import Account
-from userflow.accounts.realms import END_USERS, Realm
+from userflow.accounts.realms import Realm
 from userflow.credentials import attempts
 from userflow.errors import InvalidCode
 from userflow.sessions.assurance import Action
@@ -309,7 +305,8 @@ def _new_backup_codes(realm: Realm, user: Account) -> list[str]:
 
 
 def _secrets(realm: Realm) -> type[TotpSecret]:
-    return EndUserTotpSecret if realm is END_USERS else AdminTotpSecret
+    model: type[TotpSecret] = realm.model_of("totp_secrets")
+    return model
 
 
 def _secrets_of(realm: Realm, user: Account) -> QuerySet[TotpSecret]:
@@ -317,7 +314,8 @@ def _secrets_of(realm: Realm, user: Account) -> QuerySet[TotpSecret]:
 
 
 def _code_model(realm: Realm) -> type[BackupCode]:
-    return EndUserBackupCode if realm is END_USERS else AdminBackupCode
+    model: type[BackupCode] = realm.model_of("backup_codes")
+    return model
 
 
 def _codes_of(realm: Realm, user: Account) -> QuerySet[BackupCode]:

@@ -13,10 +13,10 @@ from identity_platform.postgresql.row_errors import unique_or
 from mfa.errors import UnknownEmail
 from mfa.queries import ConsumedChallenge
 from mfa.webauthn.ceremony import CHALLENGE_BYTES, KeyHandle
-from mfa.webauthn.models import AdminChallenge, AdminPasskey, EndUserChallenge, EndUserPasskey, Passkey
+from mfa.webauthn.models import AdminChallenge, EndUserChallenge, Passkey
 from mfa.webauthn.responses import digest_of
 from userflow.accounts.models import Account
-from userflow.accounts.realms import END_USERS, Realm
+from userflow.accounts.realms import Realm
 
 REGISTRATION: Final = "registration"
 AUTHENTICATION: Final = "authentication"
@@ -35,12 +35,14 @@ RETURNING ceremony, client_id
 
 def challenges_of(realm: Realm) -> type[AdminChallenge] | type[EndUserChallenge]:
     """Return the model of the realm's challenges."""
-    return EndUserChallenge if realm is END_USERS else AdminChallenge
+    model: type[AdminChallenge] | type[EndUserChallenge] = realm.model_of("webauthn_challenges")
+    return model
 
 
 def passkeys_of(realm: Realm) -> type[Passkey]:
     """Return the model of the realm's passkeys."""
-    return EndUserPasskey if realm is END_USERS else AdminPasskey
+    model: type[Passkey] = realm.model_of("passkeys")
+    return model
 
 
 def open_challenge(realm: Realm, ceremony: str, *, user_id: UUID | None = None, client_id: UUID | None = None) -> bytes:

@@ -17,7 +17,7 @@ from tenants.models import Tenant
 from tenants.settings.values import effective
 from tenants.states import Purpose
 from userflow.accounts.models import EndUser
-from userflow.accounts.realms import END_USERS, Realm
+from userflow.accounts.realms import Realm
 
 # No browser reads more (Level 3 section 5.11.1 asks for five labels at least).
 MOST_RELATED_ORIGINS: Final = 100
@@ -29,8 +29,8 @@ def relying_party(realm: Realm, *, name: str = "") -> RelyingParty:
     Admin users sign in to the console, end users to their tenant's pages. It does not depend on the request, so a forged
     Host cannot change it. Raises NoRelyingParty (400) if none is configured.
     """
-    if realm is END_USERS:
-        tenant_settings = current_tenant().effective
+    if tenant := realm.tenant():
+        tenant_settings = tenant.effective
         rp_id, origins = tenant_settings["webauthn_rp_id"], tenant_settings["webauthn_origins"]
     else:
         rp_id, origins = settings.CONSOLE_RP_ID, settings.CONSOLE_ORIGINS

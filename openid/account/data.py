@@ -62,7 +62,7 @@ class DataPage(SignedInPage):
         """Return everything as JSON."""
         factors = list_factors(realm=END_USERS, tenant_id=self.tenant.tenant_id, user_id=self.user.pk)
         data: dict[str, object] = {"profile": read_profile(of=self.me), "factors": factors}
-        with in_tenant(self.tenant.tenant_id):
+        with self.entered():
             data |= data_about(self.user)
         response = HttpResponse(orjson.dumps(data, option=orjson.OPT_INDENT_2), content_type="application/json")
         response.headers["Content-Disposition"] = 'attachment; filename="my-data.json"'

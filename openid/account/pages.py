@@ -33,8 +33,6 @@ from openid.pages.journey import SignedInPage
 from openid.pages.languages import forget_language
 from openid.pages.page import Context, FormPage, Page
 from openid.pages.proofs import WAYS
-from tenants.entering.context import in_tenant
-from tenants.states import Purpose
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import END_USERS
 from userflow.errors import InsufficientAuthentication, ProofTokenInvalid
@@ -89,7 +87,7 @@ class AccountPage(SignedInPage):
         self.journey_steps = replace(self.journey_steps, proof="", notice=notice)
 
     def context(self) -> Context:
-        with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
+        with self.entered():
             application = application_to_open(self.own_session)
         return {"section": self.section, "user": self.user, "application_to_open": application}
 
@@ -297,7 +295,7 @@ class DevicesPage(AccountPage):
         """List the sessions, newest first. Those of connected applications belong to one of a browser."""
         sessions = list_sessions(by=self.me, page=1, limit=MOST_SESSIONS, parents=True)
         application_names = names_of_applications(sessions.rows, self.tenant)
-        with in_tenant(self.tenant.tenant_id):
+        with self.entered():
             signed_in = applications_of_browsers(sessions.rows, self.tenant)
             remembered = [
                 (browser, device_in_words(browser.user_agent)) for browser in remembered_devices(self.user.pk)
@@ -316,7 +314,7 @@ class DevicesPage(AccountPage):
     def post(self, request: HttpRequest) -> HttpResponse:
         """End one session, or all but this one, or let a browser ask for the second step again."""
         if "remembered" in request.POST:
-            with in_tenant(self.tenant.tenant_id):
+            with self.entered():
                 forget_device(user_id=self.user.pk, device_id=request.POST["remembered"])
             return self.to_with("device_forgotten", "account/devices")
         if "others" in request.POST:
@@ -333,7 +331,7 @@ class ApplicationsPage(AccountPage):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """List them with what they may do."""
-        with in_tenant(self.tenant.tenant_id):
+        with self.entered():
             applications = connected_applications(self.user.pk)
         granted = [(application, {*application.scopes, *application.audiences}) for application in applications]
         # Those that have no words of the platform's come last, as they are.
@@ -346,7 +344,7 @@ class ApplicationsPage(AccountPage):
     def post(self, request: HttpRequest) -> HttpResponse:
         """Disconnect one: its consent is deleted and its sessions end."""
         client_id = id_or(request.POST.get("client", ""), NotFound)
-        with in_tenant(self.tenant.tenant_id):
+        with self.entered():
             disconnect(self.user.pk, client_id)
         return self.to_with("disconnected", "account/applications")
 

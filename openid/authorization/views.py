@@ -18,7 +18,6 @@ from openid.pages.journey_steps import Steps
 from openid.pages.sign_in import SignInPage
 from openid.tenant_of_request import is_address_of
 from tenants.entering import lookup
-from tenants.entering.context import in_tenant
 from tenants.entering.lookup import TenantContext
 from tenants.errors import TenantSuspended
 from tenants.states import Purpose
@@ -98,7 +97,7 @@ class Authorize(SignInPage):
         pending = read_request(self.tenant, self.sent, client=self.client)
         if self.lacks_cookies:
             return redirect_to(self._as_link(pending))
-        with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
+        with self.entered():
             response = flow.answer_without_pages(pending, self.session)
             if response is None:
                 attempts.limit_address("authorization")

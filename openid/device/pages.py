@@ -23,9 +23,7 @@ from openid.models import DeviceCode
 from openid.pages.forms import PageForm, UserCodeForm
 from openid.pages.journey import JourneyPage
 from openid.pages.page import FormPage
-from tenants.entering.context import in_tenant
 from tenants.entering.lookup import TenantContext
-from tenants.states import Purpose
 from userflow.accounts.models import Client
 from userflow.credentials.attempts import caller_network
 from userflow.errors import TooManyFromAddress
@@ -60,7 +58,7 @@ class DevicePage(FormPage, JourneyPage):
 
     def submit(self, form: PageForm) -> HttpResponse:
         """Begin a request of this browser for the device."""
-        with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
+        with self.entered():
             handle = self._request_of(form.cleaned_data["user_code"])
         return HttpResponse(status=303, headers={"Location": f"{self.root}/continue?request={handle}"})
 

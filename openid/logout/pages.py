@@ -10,7 +10,6 @@ from openid.clients import find_client
 from openid.errors import LogoutRejected
 from openid.pages.journey import JourneyPage, source_of
 from openid.pages.journey_state import FORM_TOKEN
-from tenants.entering.context import in_tenant
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
 from userflow.sessions.ending import end_sessions
@@ -118,7 +117,7 @@ class LogoutPage(JourneyPage):
         return values[0] if values else ""
 
     def _leave(self, logout_request: LogoutRequest) -> HttpResponse:
-        with in_tenant(self.tenant.tenant_id), END_USERS.atomic():
+        with self.entered(), END_USERS.atomic():
             browser_session = self.held_session()
             if browser_session is not None:
                 self._end(browser_session)

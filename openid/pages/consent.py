@@ -16,7 +16,6 @@ from openid.device.codes import find_device, unsealed
 from openid.errors import ACCESS_DENIED
 from openid.pages import errors
 from openid.pages.journey import JourneyPage, SignedInPage
-from tenants.entering.context import in_tenant
 from tenants.entering.lookup import TenantContext
 from tenants.settings.resource_names import resource_names
 
@@ -93,7 +92,7 @@ class SelectAccountPage(RequestPage):
 
     def post(self, request: HttpRequest) -> HttpResponse:
         """Go on with the account."""
-        with in_tenant(self.tenant.tenant_id):
+        with self.entered():
             choose_account(self.authorization_request, self.own_session)
         return self.to("continue")
 
@@ -125,14 +124,14 @@ class ConsentPage(RequestPage):
 
     def _device(self, parameters: Parameters) -> dict[str, object]:
         """Return the code to compare, and since when and where a device shows it. Raises RequestExpired."""
-        with in_tenant(self.tenant.tenant_id):
+        with self.entered():
             device_code = find_device(parameters.device)
             code = unsealed(parameters.user_code, parameters.device)
         return {"user_code": code, "since": device_code.created_at, "address": device_code.address}
 
     def post(self, request: HttpRequest) -> HttpResponse:
         """Store the consent and go on, or answer the application that access was denied."""
-        with in_tenant(self.tenant.tenant_id):
+        with self.entered():
             if "allow" in request.POST:
                 record_consent(self.authorization_request, self.own_session)
                 return self.to("continue")

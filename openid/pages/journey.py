@@ -25,8 +25,7 @@ from openid.models import AuthorizationCode
 from openid.pages import errors
 from openid.pages.journey_steps import Steps, latest_steps, new_journey
 from openid.pages.page import Context, Page
-from tenants.entering.context import in_tenant, tenant_atomic
-from tenants.states import Purpose
+from tenants.entering.context import tenant_atomic
 from userflow.accounts.models import Account, Client, EndUser
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import END_USERS
@@ -97,7 +96,7 @@ class JourneyPage(Page):
             return ()
 
     def _find(self, handle: str) -> Pending:
-        with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
+        with self.entered():
             return pending_request(handle, self.browser)
 
     def _answer(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
@@ -112,7 +111,7 @@ class JourneyPage(Page):
         """Return the active session of the browser."""
         if self.session_cookie is None:
             return None
-        with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
+        with self.entered():
             return find_browser_session(self.session_cookie, notes_use=self.request.method != "HEAD")
 
     def held_session(self) -> EndUserSession | None:
@@ -127,7 +126,7 @@ class JourneyPage(Page):
         """Return the user of the browser's session, for actions of users on themselves."""
         if self.session is None:
             return None
-        with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
+        with self.entered():
             return browser_principal(self.session)
 
     @property
@@ -220,7 +219,7 @@ class JourneyPage(Page):
         """Return what the application's request still needs; without a request, whether the user is signed in."""
         if self.pending is None:
             return Step.DONE if self.session is not None else Step.SIGN_IN
-        with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
+        with self.entered():
             return next_step(self.pending, self.session)
 
     def require_proof(self) -> dict[str, object]:
@@ -230,7 +229,7 @@ class JourneyPage(Page):
         """
         proof_token, session = self.journey_steps.proof, self.session
         if proof_token and session is not None and self.journey_steps.proof_until >= time.time():
-            with suppress(NotSignedInByTicket), in_tenant(self.tenant.tenant_id):
+            with suppress(NotSignedInByTicket), self.entered():
                 if tickets.find_ticket(END_USERS, proof_token, tickets.PROOF).session_id == session.pk:
                     return {"proof_token": proof_token}
         raise InsufficientAuthentication
@@ -246,7 +245,7 @@ class JourneyPage(Page):
         assert isinstance(session, EndUserSession)
         assert isinstance(user, EndUser)
         session.user = user
-        with in_tenant(self.tenant.tenant_id):
+        with self.entered():
             self._replace_earlier(session)
         self.__dict__["session"] = session
         if response is None:
@@ -272,7 +271,7 @@ class JourneyPage(Page):
         if step is not Step.DONE:
             return self.to(_PAGES[step])
         try:
-            with in_tenant(self.tenant.tenant_id):
+            with self.entered():
                 response = complete(self.pending, self.session)
         except StepRequired as needed:
             return self.to(_PAGES[Step(needed.step)])

@@ -4,6 +4,7 @@ The forms of a page carry a token, so that only the browser that it was rendered
 """
 
 import secrets
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Final
 from urllib.parse import urlencode
@@ -16,7 +17,9 @@ from identity_platform.crypto import same
 from openid import browser
 from openid.pages import errors
 from openid.pages.journey_steps import Steps, is_journey, new_journey, read_steps, write_steps
+from tenants.entering.context import in_tenant
 from tenants.entering.lookup import TenantContext
+from tenants.states import Purpose
 
 FORM_TOKEN: Final = "form_token"
 # The parameter of an address that names the journey where no application's request does, and the pages that have one.
@@ -36,6 +39,14 @@ class JourneyState(View):
     journey = ""
     # None without a session.
     session_cookie: str | None
+
+    def entered(self) -> AbstractContextManager[TenantContext]:
+        """Enter the tenant for statements about the sign-in or the account of its users.
+
+        Not once for the whole request: while a password is hashed, a message is sent or the page is rendered, the connection
+        serves others. The tenant itself is read once. Raises UnknownTenant, TenantSuspended, TenantBusy, ReadOnlyMode.
+        """
+        return in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN)
 
     def _read_steps(self, request: HttpRequest) -> None:
         journey = self.journey_in_address

@@ -29,10 +29,8 @@ from openid.pages.journey_state import FORM_TOKEN, JourneyState
 from openid.pages.languages import choose_language, chosen_language, is_choice_of_language, language_links
 from openid.tenant_of_request import tenant_of_request
 from tenants.addresses.hosts import tenant_at_host
-from tenants.entering.context import in_tenant
 from tenants.entering.lookup import TenantContext
 from tenants.middleware.mode_middleware import check_open
-from tenants.states import Purpose
 from userflow.branding.brand import brand_of
 from userflow.branding.models import Branding
 from userflow.branding.reading import find_branding
@@ -251,7 +249,7 @@ class Page(JourneyState):
     def branding(self) -> Branding:
         """Return the tenant's branding, or an empty one while its database cannot be used."""
         try:
-            with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
+            with self.entered():
                 return find_branding()
         except (ApiError, DatabaseError):
             # The page says what is wrong, if anything is, and an error page must not fail for the reason that it states.

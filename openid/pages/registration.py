@@ -13,8 +13,6 @@ from openid.pages import forms
 from openid.pages.journey import NO_STEPS, JourneyPage
 from openid.pages.page import FormPage
 from openid.pages.sign_in import PasswordSignIn
-from tenants.entering.context import in_tenant
-from tenants.states import Purpose
 from userflow.accounts.models import EndUser
 from userflow.credentials import email_verification
 from userflow.email.actions import Registrant, resend_email_proof, verify_email_by_code, verify_email_by_token
@@ -107,7 +105,7 @@ class ResetPage(NewPasswordPage):
         self.go_on_with(reset.email)
         self.journey_steps = self.journey_steps.with_notice("password_changed")
         response = self.to("signin/password")
-        with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
+        with self.entered():
             ended = self.held_session() is None
         # The link may be another user's than the one who is signed in here.
         return self.leave_session(response) if ended else response

@@ -18,8 +18,6 @@ from openid.pages.journey_steps import Steps
 from openid.pages.page import Context
 from openid.pages.proofs import WAYS, ProofPage
 from openid.pages.sign_in import SECOND_STEP
-from tenants.entering.context import in_tenant
-from tenants.states import Purpose
 from userflow.accounts.models import EndUser
 from userflow.accounts.realms import END_USERS
 from userflow.credentials import tickets
@@ -58,13 +56,13 @@ class SecondStepPage(ProofPage):
         response = self.enter(signed_in)
         if "remember" not in self.request.POST:
             return response
-        with in_tenant(self.tenant.tenant_id):
+        with self.entered():
             device = remember_device(session_id=signed_in.session.pk, replaced=self.device_cookie)
         return response if device is None else self.keep_device(response, device)
 
     @cached_property
     def usable(self) -> list[str]:
-        with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
+        with self.entered():
             return usable_methods(
                 self.journey_steps.methods, EndUser.objects.filter(email_key=email_key(self.journey_steps.email))
             )
@@ -77,7 +75,7 @@ class SecondStepPage(ProofPage):
         if not self.journey_steps.mfa_token or not self.journey_steps.methods:
             return False
         try:
-            with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
+            with self.entered():
                 tickets.find_ticket(END_USERS, self.journey_steps.mfa_token, tickets.SECOND_STEP)
         except NotSignedInByTicket:
             return False

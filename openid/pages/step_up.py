@@ -22,7 +22,6 @@ from openid.pages.journey_steps import Steps
 from openid.pages.page import Context
 from openid.pages.proofs import PASSWORD, WAYS, ProofPage
 from openid.pages.sign_in import STEP_UP
-from tenants.entering.context import in_tenant
 from userflow.accounts.models import EndUser
 from userflow.sessions.browser import rotate_cookie
 from userflow.signin.caller import Caller
@@ -83,13 +82,13 @@ class StepUpPage(SignedInPage, ProofPage):
             response = self.to(self.back, own="1")
         else:
             response = self.to(f"account/{self.back}" if self.back else "continue")
-        with in_tenant(self.tenant.tenant_id):
+        with self.entered():
             browser.set_session_cookie(response, self.tenant.tenant_id, rotate_cookie(self.own_session))
         return response
 
     @cached_property
     def usable(self) -> list[str]:
-        with in_tenant(self.tenant.tenant_id):
+        with self.entered():
             return usable_methods(self.user.mfa_methods, EndUser.objects.filter(pk=self.user.pk))
 
     @cached_property

@@ -1,7 +1,7 @@
 """Find where a tenant's database and the global one contradict each other, for example after one of them was restored.
 
 No foreign key leads from one database to the other. Each app declares its `Reference`s and other checks, and is asked with the
-signal `consistency_examined`. Rows change while they are compared: only what is found twice, a second apart, is reported.
+hook `examinations`. Rows change while they are compared: only what is found twice, a second apart, is reported.
 Finding changes nothing.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from django.db import connections, transaction
@@ -22,7 +22,7 @@ from identity_platform.postgresql.statement_timeout import no_timeout
 from identity_platform.postgresql.transactions import lift_timeouts
 from tenants import keys
 from tenants.addresses import webauthn_claims
-from tenants.consistency.findings import Finding
+from tenants.consistency.findings import Finding, comparisons, examinations
 from tenants.consistency.references import find_orphans
 from tenants.entering.context import in_tenant
 from tenants.entering.router import GLOBAL_ALIAS
@@ -33,7 +33,6 @@ from tenants.jobs.parallel import on_each_server
 from tenants.journals import audit_trails, revocations
 from tenants.journals.audit_trails import READABLE, Owner
 from tenants.models import DataKey, DomainClaim, FinalBackup, Tenant, TenantDatabase, WebAuthnClaim
-from tenants.signals import consistency_examined, tenant_compared
 from tenants.states import Purpose, State, allowing
 
 SECOND_LOOK_SECONDS: Final = 1.0
@@ -172,8 +171,7 @@ def _look_at_tenant(tenant_id: UUID) -> Iterator[Finding]:
 
 
 def _asked(tenant_id: UUID | None) -> Iterator[Finding]:
-    answers: Sequence[tuple[object, Any]] = consistency_examined.send(sender=TenantDatabase, tenant_id=tenant_id)
-    for _, findings in answers:
+    for findings in examinations.call(tenant_id):
         yield from findings
 
 
@@ -275,8 +273,7 @@ def _claim(tenant_id: UUID) -> int:
 
 
 def _domains(tenant_id: UUID) -> Iterator[Finding]:
-    answers: Sequence[tuple[object, Any]] = tenant_compared.send(sender=TenantDatabase, tenant_id=tenant_id)
-    for _, (differences, record) in answers:
+    for differences, record in comparisons.call(tenant_id):
         if differences:
             yield Finding(
                 "domains",

@@ -1,9 +1,11 @@
 """What `check_consistency` finds: contradictions between a tenant's database and the global one."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
+from uuid import UUID
 
+from identity_platform.hooks import Hook
 from tenants.entering.target import TENANT_ALIAS
 
 # Of one kind of finding. More are found once these are repaired.
@@ -26,6 +28,20 @@ class Finding:
     @property
     def count(self) -> int:
         return sum(self.rows.values())
+
+
+class Comparison(NamedTuple):
+    """What a tenant's database has not recorded of what the global one says, in words, and the function that repairs it."""
+
+    differences: Sequence[str]
+    repair: Callable[[], None]
+
+
+# `check_consistency` examines a tenant, which is entered, or the platform (None). The functions change nothing.
+examinations: Final[Hook[[UUID | None], Iterable[Finding]]] = Hook()
+
+# `check_tenants` compares a tenant's database with the global one.
+comparisons: Final[Hook[[UUID], Comparison]] = Hook()
 
 
 def sealed_finding(what: str, ids: Collection[object], remedy: str, *, alias: str = TENANT_ALIAS) -> Iterator[Finding]:

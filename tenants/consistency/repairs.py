@@ -4,16 +4,16 @@ Finding changes nothing. A server's databases are listed before the mappings are
 database, so a database in the first list without a mapping belongs to no tenant. Tenants with a running job are skipped.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Any
 
 from django.conf import settings
 
 from identity_platform.audit.writer import record_for_platform
 from tenants.addresses import domain_claims, webauthn_claims
+from tenants.consistency.findings import comparisons
 from tenants.consistency.orphans import OrphanKept, why_needed
 from tenants.copies import databases
 from tenants.database_servers import fences, marks, replication, servers
@@ -24,7 +24,6 @@ from tenants.jobs import fleet, relocation
 from tenants.jobs.parallel import on_each_server
 from tenants.lifecycle import provisioning, transitions, warm_pool
 from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase
-from tenants.signals import tenant_compared
 from tenants.states import Purpose, State, allowing
 
 _USABLE = (State.ACTIVE, State.SUSPENDED)
@@ -312,8 +311,7 @@ def _outdated_domains(unreachable: set[int]) -> Iterator[Finding]:
     for mapping in usable:
         finding = partial(Finding, Kind.DOMAINS, mapping.server, mapping.tenant.slug)
         try:
-            answers: Sequence[tuple[object, Any]] = tenant_compared.send(sender=TenantDatabase, tenant_id=mapping.pk)
-            for _, (differences, repair) in answers:
+            for differences, repair in comparisons.call(mapping.pk):
                 if differences:
                     yield finding(f"{'; '.join(differences)}; the repair records this in the tenant's database", repair)
         except Exception as problem:

@@ -72,3 +72,11 @@ def test_console_reads_its_own_session_cookie_only() -> None:
     assert thief.get("/admin/").status_code == 302
     thief.cookies[name] = operator.browser.cookies[name].value
     assert thief.get("/admin/").status_code == 200
+
+
+def test_only_console_replaces_a_broken_form_cookie() -> None:
+    browser = Client()
+    name = settings.CSRF_COOKIE_NAME
+    browser.cookies[name] = "broken"
+    assert not browser.get("/.well-known/security.txt").cookies, "The API reads no cookies."
+    assert browser.get("/admin/login/").cookies[name].value != "broken"

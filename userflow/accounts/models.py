@@ -13,13 +13,13 @@ from django.utils.timezone import now
 
 from identity_platform.api.email_addresses import AddressInvalid, email_address, email_key
 from identity_platform.audit.writer import record_for_tenant
+from identity_platform.hooks import Hook
 from identity_platform.restoring import AfterRestore, Journaled, Match, NoAuthority, Revocation
 from tenants.entering.context import current_tenant
 from tenants.models import Tenant, TenantModel
 from userflow.accounts import principals
 from userflow.accounts.permissions_catalogue import OPERATOR
 from userflow.events.models import WebhookMessage
-from userflow.signals import end_user_erasing
 
 if TYPE_CHECKING:
     StringsField = models.JSONField[list[str], list[str]]
@@ -169,8 +169,7 @@ class EndUser(Account, TenantModel):
     def erase_again(cls, matches: Sequence[Match]) -> None:
         """Erase users of a restored database who were erased since its backup, with all their data."""
         for user in _restored(cls, matches):
-            responses: Any = end_user_erasing.send(cls, user=user)
-            forgotten = [user.pk, *(pk for _receiver, (_model, ids) in responses for pk in ids)]
+            forgotten = [user.pk, *(pk for _, ids in end_user_erasing.call(user) for pk in ids)]
             record_for_tenant("end_user.erased", target=("end_user", user.pk), details={"after_restore": True})
             user.delete()
             # Also those that were still to be sent: they are older than the erasure.
@@ -196,6 +195,11 @@ class EndUser(Account, TenantModel):
         """
         _restored(cls, matches).update(active=False, updated_at=now())
         _set_switched_off(matches, True)
+
+
+# An end user is about to be erased; called in the transaction, before the user's row goes. The function deletes what it
+# holds of the user, and returns its model and the ids of the rows that are gone.
+end_user_erasing: Final[Hook[[EndUser], tuple[type[models.Model], list[uuid.UUID]]]] = Hook()
 
 
 def _restored(model: type[EndUser], matches: Sequence[Match]) -> models.QuerySet[EndUser]:

@@ -3,10 +3,11 @@
 Sessions, attempts, tickets and factors are one mechanism; it asks the realm which tables and which transaction to use.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TypedDict, Unpack
+from typing import Any, Final, TypedDict, TypeVar, Unpack
 from uuid import UUID
 
 from django.db import connections, transaction
@@ -17,9 +18,13 @@ from tenants import keys
 from tenants.entering.context import current_tenant, in_tenant, tenant_atomic
 from tenants.entering.lookup import TenantContext
 from tenants.states import Purpose
+from userflow.accounts import principals
 from userflow.accounts import session_models as rows
 from userflow.accounts.models import Account, AdminUser, EndUser
 from userflow.mail.queue import queue_mail
+
+# A tenant or its id.
+AnyTenant = TypeVar("AnyTenant", TenantContext, UUID)
 
 
 class Facts(TypedDict, total=False):
@@ -31,10 +36,14 @@ class Facts(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Realm:
+class Realm(ABC):
     """Tables, transaction, data key and audit trail of one kind of user."""
 
     name: str
+    # The kinds of principal that its users are (`userflow.accounts.principals`).
+    kinds: frozenset[str]
+    # What audit events about them name as their target.
+    audit_target: str
     alias: str
     users: type[Account]
     sessions: type[rows.Session]
@@ -43,6 +52,7 @@ class Realm:
     tickets: type[rows.Ticket]
     windows: type[rows.EnrollmentWindow]
 
+    @abstractmethod
     def entered(
         self, tenant_id: UUID | None, purpose: Purpose = Purpose.WRITE
     ) -> AbstractContextManager[TenantContext | None]:
@@ -50,44 +60,49 @@ class Realm:
 
         Raises UnknownTenant, TenantSuspended, TenantBusy.
         """
-        if self is ADMINS:
-            return nullcontext()
-        assert tenant_id is not None  # end users always have a tenant
-        return in_tenant(tenant_id, purpose)
+
+    @abstractmethod
+    def tenant(self) -> TenantContext | None:
+        """Return the entered tenant, whose users these are; None for admin users. Raises NoActiveTenant."""
+
+    @abstractmethod
+    def home(self, tenant: AnyTenant | None) -> AnyTenant | None:
+        """Return the tenant whose database has the row of a user who belongs to `tenant`; None is the global database."""
+
+    @abstractmethod
+    def atomic(self) -> AbstractContextManager[object]:
+        """A transaction in the users' database."""
+
+    @abstractmethod
+    def data_key(self) -> bytes:
+        """The key that seals these users' secrets."""
+
+    @abstractmethod
+    def owner(self) -> str:
+        """Whose secrets they are, for the associated data of a seal."""
+
+    @abstractmethod
+    def record(self, action: str, *, tenant_id: UUID | None = None, **facts: Unpack[Facts]) -> None:
+        """One audit row in the users' trail; see `identity_platform.audit.writer`."""
+
+    def model_of(self, related_name: str) -> Any:
+        """Return the model of what these users have under this related name, such as `passkeys`, which both realms share."""
+        return self.users._meta.get_field(related_name).related_model
 
     def lock_user(self, user_id: UUID) -> Account | None:
         """Return the active user, locked until the transaction ends."""
         return self.users._default_manager.select_for_update(no_key=True).filter(pk=user_id, active=True).first()
-
-    def atomic(self) -> AbstractContextManager[object]:
-        """A transaction in the users' database."""
-        return tenant_atomic() if self is END_USERS else transaction.atomic()
 
     def require_transaction(self) -> None:
         """Raise TransactionManagementError outside a transaction, for what must be written together."""
         if not connections[self.alias].in_atomic_block:
             raise TransactionManagementError("Call this in the realm's transaction.")
 
-    def data_key(self) -> bytes:
-        """The key that seals these users' secrets."""
-        return keys.tenant_key(current_tenant().tenant_id) if self is END_USERS else keys.platform_key()
-
-    def owner(self) -> str:
-        """Whose secrets they are, for the associated data of a seal."""
-        return str(current_tenant().tenant_id) if self is END_USERS else "platform"
-
-    def record(self, action: str, *, tenant_id: UUID | None = None, **facts: Unpack[Facts]) -> None:
-        """One audit row in the users' trail; see `identity_platform.audit.writer`."""
-        if self is END_USERS:
-            writer.record_for_tenant(action, **facts)
-        else:
-            writer.record_for_platform(action, tenant_id=tenant_id, **facts)
-
     def record_about(
         self, user: Account, action: str, details: Mapping[str, object] | None = None, *, outcome: str = "success"
     ) -> None:
         """One audit row about this user in the users' trail."""
-        target = ("end_user" if self is END_USERS else "admin_user", user.pk)
+        target = (self.audit_target, user.pk)
         self.record(action, target=target, tenant_id=user.home_tenant_id, outcome=outcome, details=details)
 
     def tell(self, user: Account, template: str, facts: Mapping[str, object], *, to: str = "") -> None:
@@ -97,8 +112,69 @@ class Realm:
         queue_mail(template, to=to, facts=facts, after=self.alias, tenant_id=tenant_id, language=language)
 
 
-ADMINS = Realm(
+class AdminRealm(Realm):
+    """The global database, which every request has at hand."""
+
+    __slots__ = ()
+
+    def entered(
+        self, tenant_id: UUID | None, purpose: Purpose = Purpose.WRITE
+    ) -> AbstractContextManager[TenantContext | None]:
+        return nullcontext()
+
+    def tenant(self) -> TenantContext | None:
+        return None
+
+    def home(self, tenant: AnyTenant | None) -> AnyTenant | None:
+        return None
+
+    def atomic(self) -> AbstractContextManager[object]:
+        return transaction.atomic()
+
+    def data_key(self) -> bytes:
+        return keys.platform_key()
+
+    def owner(self) -> str:
+        return "platform"
+
+    def record(self, action: str, *, tenant_id: UUID | None = None, **facts: Unpack[Facts]) -> None:
+        writer.record_for_platform(action, tenant_id=tenant_id, **facts)
+
+
+class EndUserRealm(Realm):
+    """The database of the tenant that is entered."""
+
+    __slots__ = ()
+
+    def entered(
+        self, tenant_id: UUID | None, purpose: Purpose = Purpose.WRITE
+    ) -> AbstractContextManager[TenantContext | None]:
+        assert tenant_id is not None  # end users always have a tenant
+        return in_tenant(tenant_id, purpose)
+
+    def tenant(self) -> TenantContext | None:
+        return current_tenant()
+
+    def home(self, tenant: AnyTenant | None) -> AnyTenant | None:
+        return tenant
+
+    def atomic(self) -> AbstractContextManager[object]:
+        return tenant_atomic()
+
+    def data_key(self) -> bytes:
+        return keys.tenant_key(current_tenant().tenant_id)
+
+    def owner(self) -> str:
+        return str(current_tenant().tenant_id)
+
+    def record(self, action: str, *, tenant_id: UUID | None = None, **facts: Unpack[Facts]) -> None:
+        writer.record_for_tenant(action, **facts)
+
+
+ADMINS: Final = AdminRealm(
     name="admin",
+    kinds=frozenset({principals.OPERATOR, principals.ADMIN}),
+    audit_target="admin_user",
     alias="default",
     users=AdminUser,
     sessions=rows.AdminSession,
@@ -107,8 +183,10 @@ ADMINS = Realm(
     tickets=rows.AdminTicket,
     windows=rows.AdminEnrollmentWindow,
 )
-END_USERS = Realm(
+END_USERS: Final = EndUserRealm(
     name="end_user",
+    kinds=frozenset({principals.END_USER}),
+    audit_target="end_user",
     alias="tenant",
     users=EndUser,
     sessions=rows.EndUserSession,

@@ -13,10 +13,9 @@ from identity_platform.api.client_address import network_of
 from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import hash_token, new_token
 from identity_platform.postgresql.row_errors import first_or
-from tenants.entering.context import current_tenant
 from tenants.settings.declarations import LONGEST_REMEMBERED_DAYS
 from userflow.accounts.models import Account
-from userflow.accounts.realms import ADMINS, END_USERS, Realm
+from userflow.accounts.realms import ADMINS, Realm
 from userflow.accounts.session_models import ENROLLMENT, PASS, EnrollmentWindow, Ticket
 from userflow.credentials import email_verification
 from userflow.errors import NotSignedInByTicket
@@ -163,7 +162,7 @@ def open_enrollment(realm: Realm, user: Account, *, cause: str) -> str | None:
     Return None, and open nothing, before the address is verified where the tenant requires that. Call it in the realm's
     transaction.
     """
-    if realm is END_USERS and email_verification.is_unverified(user, current_tenant()):
+    if email_verification.is_unverified(user, realm.tenant()):
         return None
     return _open_enrollment(realm, user, cause=cause)
 

@@ -6,7 +6,7 @@ because the tenant is moved, the difference remains: the next change, the daily 
 and `check_tenants` reports it. A tenant that is restored from a backup learns in the same way what has happened since.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
@@ -17,6 +17,7 @@ from django.utils.timezone import now
 from identity_platform.audit.writer import record_for_tenant
 from tenants.addresses import domain_claims
 from tenants.addresses.domain_claims import GRACE
+from tenants.consistency.findings import Comparison
 from tenants.entering.context import in_tenant, tenant_atomic
 from tenants.models import DomainClaim
 from tenants.states import Purpose
@@ -119,7 +120,7 @@ def lock_rows() -> list[TenantDomain]:
     return list(TenantDomain.objects.select_for_update(no_key=True).order_by("pk"))
 
 
-def find_unrecorded(sender: object, *, tenant_id: UUID, **_: object) -> tuple[list[str], Callable[[], None]]:
+def find_unrecorded(tenant_id: UUID) -> Comparison:
     """Return what `check_tenants` reports about the tenant's domains, and the repair. Raises UnknownTenant, TenantBusy."""
     with in_tenant(tenant_id, Purpose.RECORD), tenant_atomic():
         # Locked rows: a change under way is no problem.
@@ -127,7 +128,7 @@ def find_unrecorded(sender: object, *, tenant_id: UUID, **_: object) -> tuple[li
     differences = [
         f"{row.domain} {_says(change)}" for row in rows for change in _changes(row, claims.get(row.domain), tenant_id)
     ]
-    return differences, partial(record_changes, tenant_id=tenant_id)
+    return Comparison(differences, partial(record_changes, tenant_id=tenant_id))
 
 
 def _says(change: Change) -> str:

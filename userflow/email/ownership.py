@@ -6,21 +6,25 @@ address is verified. Until then the owner of the mailbox is the owner of the acc
 verification that does not show that its sender is the registrant, removes what it finds.
 """
 
+from typing import Final
+
 from django.db import IntegrityError
 from django.utils.timezone import now
 
-from userflow import signals
+from identity_platform.hooks import Hook
 from userflow.accounts.event_payloads import person
 from userflow.accounts.models import LOCAL, Account, EndUser
 from userflow.accounts.realms import END_USERS, Realm
 from userflow.credentials import tickets
-from userflow.credentials.models import AdminEmailProof, EmailProof
 from userflow.credentials.unused_registrations import end_pending
 from userflow.events.outbox import publish
 from userflow.sessions.ending import end_sessions
 
 # Password reset links go to the mailbox itself, so they stay.
 _ENDED_TICKETS = (tickets.SECOND_STEP, tickets.ENROLLMENT, tickets.PROOF, tickets.PASS, tickets.REMEMBERED)
+# The owner of a mailbox takes over a user whose address was never verified. Called in the realm's transaction, with the
+# user's row locked. The function removes the factors and returns how many there were.
+factor_removal: Final[Hook[[Realm, Account], int]] = Hook()
 
 
 def verify_by_reset(realm: Realm, user: Account) -> None:
@@ -42,10 +46,9 @@ def verify_by_reset(realm: Realm, user: Account) -> None:
     except IntegrityError:
         # Another admin user has verified the address since the mail was sent: it is no longer this user's.
         return
-    signals.address_taken_over.send(verify_by_reset, realm=realm, user=user)
+    factor_removal.call(realm, user)
     realm.record_about(user, "email.proven", {"by": "password_reset"})
-    proofs: type[EmailProof] | type[AdminEmailProof] = EmailProof if realm is END_USERS else AdminEmailProof
-    proofs._default_manager.filter(user_id=user.pk).delete()
+    realm.model_of("email_proof")._default_manager.filter(user_id=user.pk).delete()
     if isinstance(user, EndUser):
         end_pending([user.email_key])
         if foreign:
@@ -61,5 +64,4 @@ def end_unverified_use(user: EndUser) -> dict[str, int]:
     ended = end_sessions(END_USERS, user_id=user.pk, reason="email_verified")
     END_USERS.tickets._default_manager.filter(user_id=user.pk, purpose__in=_ENDED_TICKETS).delete()
     END_USERS.windows._default_manager.filter(user_id=user.pk).delete()
-    responses = signals.address_taken_over.send(end_unverified_use, realm=END_USERS, user=user)
-    return {"sessions": ended, "factors": sum(int(number or 0) for _, number in responses)}
+    return {"sessions": ended, "factors": sum(factor_removal.call(END_USERS, user))}

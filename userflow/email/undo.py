@@ -21,7 +21,6 @@ from userflow.accounts.event_payloads import person
 from userflow.accounts.models import Account, EndUser
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.credentials import attempts, unused_registrations
-from userflow.credentials.models import AdminEmailProof, AdminEmailUndo, EmailProof, EndUserEmailUndo
 from userflow.errors import AdminNameTaken, EmailTaken, EmailUndoInvalid
 from userflow.events.outbox import publish
 from userflow.mail.rendering import LANGUAGE_OF_MAIL, link_facts
@@ -40,9 +39,9 @@ def offer_undo(realm: Realm, user: Account, tenant: lookup.TenantContext | None,
     owner must neither receive the account nor be kept from registering. The link leads to a page on the platform's own host:
     an attacker who controls the tenant or its domain must not receive it.
     """
-    token = ""
+    token, home = "", realm.home(tenant)
     if user.email_verified_at is not None:
-        token = placed_token(tenant.tenant_id if realm is END_USERS and tenant else None)
+        token = placed_token(home.tenant_id if home else None)
         _undos(realm).create(
             user=user,
             email=user.email,
@@ -51,17 +50,17 @@ def offer_undo(realm: Realm, user: Account, tenant: lookup.TenantContext | None,
             expires_at=now() + LIFETIME,
         )
     facts = {
-        "issuer": tenant.effective["issuer_name"] if tenant and realm is END_USERS else "the identity platform",
+        "issuer": home.effective["issuer_name"] if home else "the identity platform",
         "pending": pending,
-        **(link_facts(_page(realm, tenant), token) if token else {"link": "", "token": ""}),
+        **(link_facts(_page(home), token) if token else {"link": "", "token": ""}),
         "days": LIFETIME.days,
     }
     realm.tell(user, "email_changed", facts)
 
 
-def _page(realm: Realm, tenant: lookup.TenantContext | None) -> str:
-    if realm is END_USERS and tenant is not None:
-        return f"{settings.BASE_URL}/t/{tenant.slug}/email-undo?ui_locales={LANGUAGE_OF_MAIL}"
+def _page(home: lookup.TenantContext | None) -> str:
+    if home is not None:
+        return f"{settings.BASE_URL}/t/{home.slug}/email-undo?ui_locales={LANGUAGE_OF_MAIL}"
     return str(settings.EMAIL_UNDO_URL)
 
 
@@ -96,8 +95,7 @@ def _undo(realm: Realm, token: str) -> Account:
             if user is None or link is None:
                 raise EmailUndoInvalid
             _undos(realm).filter(user_id=user.pk, pk__gte=link.pk).delete()
-            waiting = EmailProof if realm is END_USERS else AdminEmailProof
-            waiting._default_manager.filter(user_id=user.pk).delete()
+            realm.model_of("email_proof")._default_manager.filter(user_id=user.pk).delete()
             if realm is END_USERS and user.email_key != link.email_key:
                 unused_registrations.release_addresses([link.email_key], to="undo")
             user.email, user.email_key, user.email_verified_at = link.email, link.email_key, now()
@@ -113,5 +111,5 @@ def _undo(realm: Realm, token: str) -> Account:
 
 
 def _undos(realm: Realm) -> QuerySet[Any]:
-    model = EndUserEmailUndo if realm is END_USERS else AdminEmailUndo
-    return model._default_manager.all()
+    undos: QuerySet[Any] = realm.model_of("email_undos")._default_manager.all()
+    return undos

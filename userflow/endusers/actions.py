@@ -25,7 +25,7 @@ from tenants.entering.context import in_tenant, tenant_atomic
 from tenants.models import TenantDatabase
 from tenants.states import Purpose
 from userflow.accounts.event_payloads import person
-from userflow.accounts.models import DEFAULT_ROLE, LOCAL, Client, EndUser, Role, RoleBinding
+from userflow.accounts.models import DEFAULT_ROLE, LOCAL, Client, EndUser, Role, RoleBinding, end_user_erasing
 from userflow.accounts.principals import END_USER, Principal
 from userflow.accounts.rank import must_outrank
 from userflow.accounts.realms import END_USERS
@@ -53,7 +53,7 @@ from userflow.mail.queue import forget_mails
 from userflow.sessions.assurance import Action, reject_third_party, require_assurance
 from userflow.sessions.ending import end_sessions, require_active_session
 from userflow.sessions.permissions import editing_users, require
-from userflow.signals import end_user_activity_set, end_user_erasing
+from userflow.signals import end_user_activity_set
 from userflow.signin.proofs import proof_missing, prove_own_change
 from userflow.user_index.entries import index_after_commit, unindex_after_commit
 
@@ -439,8 +439,7 @@ def _erase(user_id: UUID, by: Principal) -> dict[str, int]:
             raise LastActiveUser
         deleted = {_kind(related.related_model): 0 for related in EndUser._meta.related_objects}
         forgotten = [user_id]
-        responses: Any = end_user_erasing.send(EndUser, user=user)
-        for _receiver, (model, ids) in responses:
+        for model, ids in end_user_erasing.call(user):
             deleted[_kind(model)] = len(ids)
             forgotten += ids
         if logouts.write(logouts.of_sessions(EndUserSession._default_manager.filter(user_id=user_id))):

@@ -194,7 +194,8 @@ def resend_invitation(*, by: Principal, tenant_id: UUID | None, invitation_id: U
         _require_grantable_roles(by, row)
         limit_mails("invitation", str(by.id), "You have sent too many invitations.")
         _reject_taken(realm, row.email_key)
-        token = placed_token(tenant.tenant_id if tenant and realm is END_USERS else None)
+        home = realm.home(tenant)
+        token = placed_token(home.tenant_id if home else None)
         row.token_digest, row.expires_at = hash_token(token), now() + LIFETIME
         # The caller answers for it from now on: the first inviter may have left, and then accepting would fail.
         row.invited_by_kind, row.invited_by_id = by.kind, by.id

@@ -107,7 +107,7 @@ def event_data(row: EndUserInvitation, **more: object) -> dict[str, object]:
     return {**shown, **more}
 
 
-def delete_invitations_of(sender: object, *, user: EndUser, **_: object) -> tuple[type[EndUserInvitation], list[UUID]]:
+def delete_invitations_of(user: EndUser) -> tuple[type[EndUserInvitation], list[UUID]]:
     """Delete the invitations of the user's address and the one by which the user joined; return model and ids.
 
     An open invitation would let the user in again, with its roles. The one that the user has accepted holds an address

@@ -247,12 +247,14 @@ def _issue_link(realm: Realm, user: Account, tenant: lookup.TenantContext | None
     token = tickets.issue_ticket(realm, user, tickets.PASSWORD_RESET)
     realm.record("password.reset_asked", target=("user", user.pk), tenant_id=tenant.tenant_id if tenant else None)
     # The token names the tenant whose database has it.
-    return f"{tenant.tenant_id.hex}.{token}" if realm is END_USERS and tenant is not None else token
+    home = realm.home(tenant)
+    return f"{home.tenant_id.hex}.{token}" if home else token
 
 
 def _mail_link(realm: Realm, user: Account, tenant: lookup.TenantContext | None, token: str, *, reserved: bool) -> None:
     # A tenant's own page must not receive the tokens of admin users.
-    page = tenant.effective["password_reset_url"] if tenant and realm is END_USERS else settings.PASSWORD_RESET_URL
+    home = realm.home(tenant)
+    page = home.effective["password_reset_url"] if home else settings.PASSWORD_RESET_URL
     queue_mail(
         "password_reset",
         to=user.email,

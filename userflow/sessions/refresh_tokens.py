@@ -27,8 +27,8 @@ class PresentedRefreshToken:
 
 def new_refresh_token(realm: Realm, tenant_id: UUID | None) -> str:
     """Return a refresh token for a session of this realm; `tenant_id` is the tenant whose database holds it."""
-    home = "admin" if realm is ADMINS or tenant_id is None else tenant_id.hex
-    return f"rt_{home}_{new_token()}"
+    home = realm.home(tenant_id)
+    return f"rt_{home.hex if home else 'admin'}_{new_token()}"
 
 
 def parse_refresh_token(token: str) -> PresentedRefreshToken:

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from tenants.entering.context import current_tenant
 from userflow.accounts.models import Account
-from userflow.accounts.principals import END_USER, Principal
-from userflow.accounts.realms import END_USERS, Realm
+from userflow.accounts.principals import Principal
+from userflow.accounts.realms import Realm
 from userflow.signin.delivery import ApplicationTokens, Delivery
 
 
@@ -35,10 +34,7 @@ def is_this_user(realm: Realm, user: Account, principal: Principal | None) -> bo
 
 def id_in(realm: Realm, principal: Principal | None) -> UUID | None:
     """Return the principal's id as a user of this realm (and tenant), or None if it is not one."""
-    if principal is None:
+    if principal is None or principal.kind not in realm.kinds:
         return None
-    if realm is END_USERS:
-        here = principal.kind == END_USER and principal.tenant_id == current_tenant().tenant_id
-    else:
-        here = principal.is_admin
-    return principal.id if here else None
+    tenant = realm.tenant()
+    return principal.id if tenant is None or tenant.tenant_id == principal.tenant_id else None

@@ -90,6 +90,14 @@ def test_counting_two_limits_takes_one_round_trip(limits: Valkey) -> None:
     assert [usage.count for usage in both()] == [1, 1]
 
 
+@pytest.mark.usefixtures("limits")
+def test_limits_counted_together_are_those_counted_alone() -> None:
+    alone = count_one()
+    [together] = count_all(Limit("signin", "192.0.2.1", 2, 3600))
+    assert (alone.count, together.count, count_one().count) == (1, 2, 3)
+    assert abs(together.reset_at - alone.reset_at) <= 1
+
+
 def test_taken_back_use_does_not_count(limits: Valkey) -> None:
     def guess() -> Usage:
         return count_all(Limit("wrong_secret", "192.0.2.1", 2, 3600))[0]
