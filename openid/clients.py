@@ -9,8 +9,9 @@ from identity_platform.audit.origin import set_tenant
 from identity_platform.postgresql.model_columns import ModelColumns
 from tenants.entering import lookup
 from tenants.entering.lookup import TenantContext
+from userflow.accounts.client_fields import CONFIDENTIAL
 from userflow.accounts.grant_types import AUTHORIZATION_CODE, may_use
-from userflow.accounts.models import CONFIDENTIAL, Client
+from userflow.accounts.models import Client
 from userflow.clients.redirects import matches
 from userflow.ids import FORM
 from userflow.sessions.client_authentication import KnownClient

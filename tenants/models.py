@@ -25,10 +25,26 @@ class TenantModel(models.Model):
         abstract = True
 
 
-class TenantRecord(TenantModel):
-    """One row: whose database this is (`tenants.database_servers.marks`). A copy of the template has it without a tenant."""
+class GlobalCopy(TenantModel):
+    """A copy of a row of the global database in the tenant's own one. Only `tenants.records` writes it."""
 
-    after_restore: ClassVar[AfterRestore] = NoAuthority("It says whose the database is.")
+    # Of the global row when it was copied; 0 until then.
+    revision = models.PositiveBigIntegerField(default=0, db_default=0)
+    applied_at = models.DateTimeField(null=True)
+
+    after_restore: ClassVar[AfterRestore] = NoAuthority(
+        "A restore replaces it by the present row before the database opens."
+    )
+
+    class Meta:
+        abstract = True
+
+
+class TenantRecord(GlobalCopy):
+    """One row: whose database this is (`tenants.database_servers.marks`), and a copy of the tenant (`tenants.records`).
+
+    A copy of the template has it without a tenant.
+    """
 
     one = models.BooleanField(primary_key=True, default=True, editable=False)
     installation = models.UUIDField()
@@ -37,6 +53,15 @@ class TenantRecord(TenantModel):
     tenant_id = models.UUIDField(null=True)
     # The rows of every table after the migrations alone: a spare with other ones is not taken.
     template_rows: "models.JSONField[dict[str, int], dict[str, int]]" = models.JSONField(default=dict, db_default={})
+    slug = models.CharField(max_length=63, default="", db_default="")
+    name = models.CharField(max_length=255, default="", db_default="")
+    status = models.CharField(max_length=16, default="", db_default="")
+    settings: "models.JSONField[dict[str, object], dict[str, object]]" = models.JSONField(default=dict, db_default={})
+    sign_in_domain = models.CharField(max_length=253, null=True)
+    # The sign-in domain and former ones, which redirect.
+    served_domains = ArrayField(models.CharField(max_length=253), default=list, db_default=[])
+    has_webhooks = models.BooleanField(default=False, db_default=False)
+    placement_revision = models.PositiveBigIntegerField(default=0, db_default=0)
 
     class Meta:
         constraints = [models.CheckConstraint(condition=models.Q(one=True), name="one_tenant_record")]
@@ -184,6 +209,8 @@ class Tenant(models.Model):
     updated_at = models.DateTimeField(auto_now=True)
     # Once the tenant has added a domain, which is in its own database: this saves opening the others.
     has_domains = models.BooleanField(null=True, editable=False)
+    # Raised with each change of what the tenant's own database has a copy of (`tenants.records`).
+    revision = models.PositiveBigIntegerField(default=1, db_default=1, editable=False)
 
     class Meta:
         constraints = [models.UniqueConstraint(Lower("slug"), name="tenant_slug_unique")]
@@ -220,6 +247,8 @@ class TenantDatabase(models.Model):
     # Why the last step failed, for operators. Contains no user data.
     reason = models.TextField(blank=True, default="")
     schema_version = models.CharField(max_length=40, blank=True, default="")
+    # Raised when another database becomes the tenant's, by a move or a restore.
+    placement_revision = models.PositiveBigIntegerField(default=1, db_default=1, editable=False)
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:

@@ -10,12 +10,14 @@ from tenants.failure_reasons import why
 from tenants.journals import audit_trails, revocations
 from tenants.lifecycle import retention, warm_pool
 from tenants.middleware import rejections
+from tenants.records import reconciling
 
 log = structlog.get_logger("identity.tenants")
 
 SEAL, PURGE, CHECK = "seal_audit_trails", "purge_expired_rows", "check_database_servers"
-DELIVER = "deliver_revocations"
+DELIVER, RECORDS = "deliver_revocations", "apply_records"
 _SEALING = Visits()
+_RECORDS = reconciling.Round()
 
 
 @periodic_task(warm_pool.REFILL)
@@ -86,3 +88,18 @@ def deliver_revocations(context: TaskContext) -> None:
     except Exception as problem:
         PROBLEMS.labels(DELIVER).inc()
         log.warning("revocations_not_delivered", cause=why(problem))
+
+
+@periodic_task(RECORDS)
+def apply_records(context: TaskContext) -> None:
+    """Write records of tenants and clients into databases that were away when these changed, or after an interruption."""
+    try:
+        written, problems = _RECORDS.apply_next(until=context.should_abort)
+        if written:
+            log.info("records_applied", records=written)
+        if problems:
+            PROBLEMS.labels(RECORDS).inc()
+            log.warning("records_not_applied", tenants=len(problems), first=problems[0])
+    except Exception as problem:
+        PROBLEMS.labels(RECORDS).inc()
+        log.warning("records_not_applied", cause=why(problem))

@@ -11,6 +11,7 @@ class UserflowConfig(AppConfig):
 
     def ready(self) -> None:
         from tenants.consistency.findings import comparisons, examinations
+        from tenants.records.reconciling import projections
         from tenants.signals import (
             tenant_created,
             tenant_forgotten,
@@ -20,6 +21,7 @@ class UserflowConfig(AppConfig):
             tenant_settings_changing,
         )
         from userflow import consistency
+        from userflow.accounts.client_records import CLIENTS
         from userflow.accounts.models import end_user_erasing
         from userflow.clients.actions import create_default_client
         from userflow.directory.people import keep_admins_decision
@@ -35,6 +37,7 @@ class UserflowConfig(AppConfig):
 
         examinations.register(consistency.examine)
         comparisons.register(find_unrecorded)
+        projections.register(lambda: CLIENTS)
         tenant_created.connect(create_default_client)
         tenant_forgotten.connect(remove_tenant)
         tenant_migrated.connect(create_missing_keys)

@@ -13,11 +13,13 @@ from tenants import keys
 from tenants.addresses import domain_claims
 from tenants.consistency.examination import is_cut_off
 from tenants.consistency.findings import MOST_IDS, Finding, sealed_finding
+from tenants.consistency.records import find_differing
 from tenants.consistency.references import Reference, find_missing
 from tenants.entering.router import GLOBAL_ALIAS
 from tenants.entering.target import TENANT_ALIAS
 from tenants.models import DataKey, Tenant, WebhookTenant
-from userflow.accounts import principals
+from tenants.records.tenant_records import list_webhooks
+from userflow.accounts import client_records, principals
 from userflow.accounts.models import DEFAULT_ROLE, AdminUser, Client, EndUser, Role
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
@@ -37,7 +39,6 @@ CLIENT_LOST: Final = (
     "Their client does not exist and no deletion of it is recorded: the global database is older than the tenant's."
 )
 CREATE_AGAIN: Final = "Restore a newer global database, or create the client again; ids of clients are not reused."
-CLIENT_DELETED: Final = "client.deleted"
 
 
 def _changing(tenant_id: UUID) -> Collection[UUID]:
@@ -73,7 +74,7 @@ REFERENCES: Final = (
         "users of lost client",
         CLIENT_LOST,
         f"The users are complete and sign in with other clients. {CREATE_AGAIN}",
-        deleted=CLIENT_DELETED,
+        deleted=client_records.DELETED,
     ),
     Reference(
         EndUserSession,
@@ -93,7 +94,7 @@ REFERENCES: Final = (
         "invitations of lost client",
         f"They cannot be accepted. {CLIENT_LOST}",
         f"Cancel the invitations and send new ones. {CREATE_AGAIN}",
-        deleted=CLIENT_DELETED,
+        deleted=client_records.DELETED,
         among=_open_invitations,
     ),
     Reference(
@@ -103,7 +104,7 @@ REFERENCES: Final = (
         "invitations by lost client",
         f"They grant no roles any more. {CLIENT_LOST}",
         "Cancel the invitations and send new ones.",
-        deleted=CLIENT_DELETED,
+        deleted=client_records.DELETED,
         among=lambda moment: _open_invitations(moment) & Q(invited_by_kind=principals.CLIENT),
         of_tenant=False,
     ),
@@ -145,6 +146,7 @@ def examine(tenant_id: UUID | None) -> Iterable[Finding]:
     if tenant_id is None:
         return list(_signing_keys(None))
     return [
+        *find_differing("client record", client_records.CLIENTS, tenant_id),
         *find_missing(REFERENCES, tenant_id),
         *_signing_keys(tenant_id),
         *_sealed(tenant_id),
@@ -204,7 +206,7 @@ def _webhooks(tenant_id: UUID) -> Iterator[Finding]:
             {str(endpoint): 1 for endpoint in endpoints},
             "The global database does not list the tenant among those with webhooks: no events are published or delivered.",
             "--repair lists it. Events since it was lost are not published.",
-            lambda ids: int(WebhookTenant.objects.get_or_create(tenant_id=tenant_id)[1]),
+            lambda ids: int(list_webhooks(tenant_id)),
             GLOBAL_ALIAS,
         )
 

@@ -6,6 +6,7 @@ Code reads the secret from the environment, so that it can be copied and stored 
 from typing import Final
 from urllib.parse import urlsplit
 
+from userflow.accounts.client_fields import CONFIDENTIAL
 from userflow.accounts.grant_types import (
     AUTHORIZATION_CODE,
     CLIENT_CREDENTIALS,
@@ -13,7 +14,7 @@ from userflow.accounts.grant_types import (
     LABELS,
     grant_types_in_force,
 )
-from userflow.accounts.models import CONFIDENTIAL, Client
+from userflow.accounts.models import Client
 from userflow.clients.actions import has_secret
 from userflow.clients.kinds import signs_in_with_browser
 from userflow.sessions.client_authentication import POST

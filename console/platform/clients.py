@@ -37,8 +37,9 @@ from console.platform.webhooks import DELIVERY_TONES
 from identity_platform.api.errors import ApiError
 from tenants.addresses.issuers import issuer_of
 from tenants.entering import lookup
+from userflow.accounts.client_fields import CONFIDENTIAL
 from userflow.accounts.grant_types import LABELS, grant_types_in_force
-from userflow.accounts.models import CONFIDENTIAL, Client
+from userflow.accounts.models import Client
 from userflow.clients import actions
 from userflow.clients.kinds import KINDS, WEB, ClientKind, kind_of
 from userflow.clients.registration import signs_in_directly

@@ -19,8 +19,9 @@ from console.signin.forms import ProofForm
 from tenants.lifecycle.capacity import labels_in
 from tenants.models import Tenant
 from tenants.settings.setting_fields import REGION
+from userflow.accounts.client_fields import CONFIDENTIAL
 from userflow.accounts.grant_types import LABELS, listed
-from userflow.accounts.models import CONFIDENTIAL, AdminRole
+from userflow.accounts.models import AdminRole
 from userflow.accounts.permissions_catalogue import OPERATOR_PERMISSIONS, TENANT_ADMIN
 from userflow.accounts.security_profiles import SECURITY_PROFILES, profile_of
 from userflow.admins.serializers import AdminUserChanges, AdminUserIn

@@ -26,6 +26,7 @@ from tenants.addresses.webauthn_claims import claim_sign_in_domain, free_sign_in
 from tenants.entering import lookup
 from tenants.errors import DomainNotClaimed, DomainTaken
 from tenants.models import DomainClaim, Tenant
+from tenants.records.tenant_records import changing_tenant
 from tenants.signals import sign_in_domain_changing
 from tenants.states import State
 
@@ -126,15 +127,14 @@ def release(tenant_id: UUID, domain: str) -> bool:
     If it was the sign-in domain, the issuer is the one of the slug again, at the commit. Passkeys of the domain stay stored:
     they work again once the domain is the tenant's sign-in domain again.
     """
-    with transaction.atomic():
+    with changing_tenant(tenant_id):
         released = _delete(tenant_id, DomainClaim.objects.filter(pk=domain, tenant_id=tenant_id))
     lookup.forget()
     return released
 
 
 def _delete(tenant_id: UUID, claims: "QuerySet[DomainClaim]") -> bool:
-    # As in `set_sign_in`, which must not choose a domain that is released meanwhile.
-    Tenant.objects.select_for_update(no_key=True).get(pk=tenant_id)
+    """Delete a claim of a locked tenant: `set_sign_in` must not choose a domain that is released meanwhile."""
     domain_claim = claims.first()
     # The conditions of `claims` hold at the deletion: it is one statement.
     if domain_claim is None or not claims.delete()[0]:
@@ -162,7 +162,7 @@ def note_look_up(seen: DomainClaim, *, has_record: bool) -> None:
     if lost_since is None or moment - lost_since < GRACE:
         unchanged.update(checked_at=moment, lost_since=lost_since)
         return
-    with transaction.atomic():
+    with changing_tenant(seen.tenant_id, may_lag=True):
         if _delete(seen.tenant_id, unchanged):
             # The log of the tenant may have to wait.
             target = ("tenant", seen.tenant_id)
@@ -179,9 +179,8 @@ def set_sign_in(tenant_id: UUID, domain: str, on: bool, *, disable_passkeys: boo
     unless `disable_passkeys`, if some could not be used any more. Raises DomainNotClaimed, RelyingPartyTaken (another tenant
     uses the domain for its passkeys).
     """
-    with transaction.atomic():
-        # The lock prevents that two changes at once leave two sign-in domains, or that settings change meanwhile.
-        tenant = Tenant.objects.select_for_update(no_key=True).get(pk=tenant_id)
+    # The lock prevents that two changes at once leave two sign-in domains, or that settings change meanwhile.
+    with changing_tenant(tenant_id) as tenant:
         claims = DomainClaim.objects.filter(tenant_id=tenant_id)
         chosen = claims.filter(pk=domain).first()
         if chosen is None or (on and chosen.lost_since):

@@ -8,7 +8,7 @@ Finding changes nothing.
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -23,6 +23,7 @@ from identity_platform.postgresql.transactions import lift_timeouts
 from tenants import keys
 from tenants.addresses import webauthn_claims
 from tenants.consistency.findings import Finding, comparisons, examinations
+from tenants.consistency.records import find_differing
 from tenants.consistency.references import find_orphans
 from tenants.entering.context import in_tenant
 from tenants.entering.router import GLOBAL_ALIAS
@@ -33,6 +34,7 @@ from tenants.jobs.parallel import on_each_server
 from tenants.journals import audit_trails, revocations
 from tenants.journals.audit_trails import READABLE, Owner
 from tenants.models import DataKey, DomainClaim, FinalBackup, Tenant, TenantDatabase, WebAuthnClaim
+from tenants.records.tenant_records import TENANTS
 from tenants.states import Purpose, State, allowing
 
 SECOND_LOOK_SECONDS: Final = 1.0
@@ -102,19 +104,23 @@ def _confirmed(first: Iterable[Finding], second: Iterable[Finding]) -> Iterator[
     for finding in second:
         rows = {name: number for name, number in finding.rows.items() if name in before.get(finding.kind, ())}
         if rows:
-            yield Finding(finding.kind, rows, finding.meaning, finding.remedy, finding.repair, finding.alias)
+            yield replace(finding, rows=rows)
 
 
-def repair(owner: Owner, finding: Finding) -> str:
-    """Repair a finding in one transaction with its audit event; return why that failed, or an empty string."""
-    if finding.repair is None:
+def repair(owner: Owner, finding: Finding, *, overwrite_newer: bool = False) -> str:
+    """Repair a finding in one transaction with its audit event; return why that failed, or an empty string.
+
+    `overwrite_newer` is the decision of an operator (`Finding.overwrite`).
+    """
+    mend = finding.repair or (finding.overwrite if overwrite_newer else None)
+    if mend is None:
         return "an operator must decide"
     try:
         with ExitStack() as entered:
             if owner.tenant_id is not None:
                 entered.enter_context(in_tenant(owner.tenant_id, Purpose.RECORD))
             entered.enter_context(_patient(finding.alias))
-            rows = finding.repair(list(finding.rows))
+            rows = mend(list(finding.rows))
             _record(owner, finding, rows)
     except Exception as problem:
         return why(problem)
@@ -162,6 +168,7 @@ def _look_at_tenant(tenant_id: UUID) -> Iterator[Finding]:
             return
         yield from _data_key(tenant_id)
         yield from _chain(head)
+        yield from find_differing("tenant record", TENANTS, tenant_id)
         yield from _revoked(tenant_id)
         yield from find_orphans(of_tenants=True)
         yield from _asked(tenant_id)

@@ -24,6 +24,8 @@ class Finding:
     # tenant entered. None if only an operator can decide.
     repair: Callable[[Collection[str]], int] | None = None
     alias: str = TENANT_ALIAS
+    # As `repair`, once an operator has decided that the tenant's database must follow the global one.
+    overwrite: Callable[[Collection[str]], int] | None = None
 
     @property
     def count(self) -> int:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from functools import partial
 
 from django.conf import settings
+from django.db import transaction
 
 from identity_platform.audit.writer import record_for_platform
 from tenants.addresses import domain_claims, webauthn_claims
@@ -24,6 +25,7 @@ from tenants.jobs import fleet, relocation
 from tenants.jobs.parallel import on_each_server
 from tenants.lifecycle import provisioning, transitions, warm_pool
 from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase
+from tenants.records import reconciling
 from tenants.states import Purpose, State, allowing
 
 _USABLE = (State.ACTIVE, State.SUSPENDED)
@@ -198,15 +200,17 @@ def _mark_failed(mapping: TenantDatabase) -> None:
 
 
 def _activate(mapping: TenantDatabase) -> None:
-    with databases.job_lock(mapping.server, mapping.pk):
+    with databases.job_lock(mapping.server, mapping.pk), transaction.atomic():
         transitions.change_state(mapping.pk, State.ACTIVE, only_from=State.FAILED)
+        # Nothing was written while the database was missing.
+        reconciling.apply_all(mapping.pk)
 
 
 def _undo_move(mapping: TenantDatabase) -> None:
     with databases.job_lock(mapping.server, mapping.pk) as raw:
         transitions.reload_mapping(mapping)
         databases.make_writable(raw, mapping.name)
-        transitions.change_state(mapping.pk, State.ACTIVE, only_from=State.MOVING)
+        transitions.change_state(mapping.pk, State.ACTIVE, only_from=State.MOVING, by_job=True)
 
 
 def _continue_migration(mapping: TenantDatabase) -> None:

@@ -27,6 +27,8 @@ from tenants.failure_reasons import why
 from tenants.jobs.parallel import on_each_server
 from tenants.lifecycle.transitions import change_state
 from tenants.models import TenantDatabase
+from tenants.records import reconciling
+from tenants.records.tenant_records import changing_tenant
 from tenants.signals import tenant_migrated
 from tenants.states import State
 
@@ -168,7 +170,7 @@ def _migrate_alone(mapping: TenantDatabase, recordings: dict[Applied, Recording]
     if stored_mapping.status == State.ACTIVE:
         # If it was suspended meanwhile, it is migrated in that state.
         with suppress(WrongState):
-            change_state(stored_mapping.pk, State.MIGRATING, only_from=State.ACTIVE)
+            change_state(stored_mapping.pk, State.MIGRATING, only_from=State.ACTIVE, by_job=True)
     job_steps.completed("migrating")
     problem: UpgradeFailed | DatabaseError | None = None
     reason, ran = "", []
@@ -176,13 +178,16 @@ def _migrate_alone(mapping: TenantDatabase, recordings: dict[Applied, Recording]
         ran = upgrade(DatabaseTarget.for_maintenance(mapping.server, stored_mapping.name), recordings)
         if not ran or MARKED_SINCE in ran:
             _mark(mapping, stored_mapping.name)
+        # A database of the release before has none.
+        reconciling.apply_all(stored_mapping.pk, direct=True)
     except (UpgradeFailed, DatabaseError) as failure:
         problem, reason = failure, why(failure)
     job_steps.completed("migrated")
     fields = {"reason": reason} if reason else {"reason": "", "schema_version": current}
     rows = TenantDatabase.objects.filter(pk=stored_mapping.pk)
-    if not rows.filter(status=State.MIGRATING).update(status=State.ACTIVE, **fields):
-        rows.update(**fields)
+    with changing_tenant(stored_mapping.pk, direct=True, may_lag=True):
+        if not rows.filter(status=State.MIGRATING).update(status=State.ACTIVE, **fields):
+            rows.update(**fields)
     record_for_platform(
         "tenant.migrated",
         tenant_id=stored_mapping.pk,

@@ -167,7 +167,7 @@ def _undo_killed_move(raw: databases.Raw, mapping: TenantDatabase) -> None:
     if mapping.name in databases.read_only_names(raw):
         databases.make_writable(raw, mapping.name)
     if mapping.status == State.MOVING:
-        change_state(mapping.pk, State.ACTIVE, only_from=State.MOVING)
+        change_state(mapping.pk, State.ACTIVE, only_from=State.MOVING, by_job=True)
 
 
 def _replicate(mapping: TenantDatabase, target: DatabaseServer, progress: Progress) -> str:

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
+from django.db.models import F
 from django.utils.timezone import now
 from psycopg import Error as DriverError
 
@@ -39,6 +40,8 @@ from tenants.lifecycle import final_backups
 from tenants.lifecycle.capacity import check_region, region_of, server_with_room
 from tenants.lifecycle.transitions import change_state, forget_in_global_database, mapping_of, reload_mapping
 from tenants.models import DatabaseServer, FinalBackup, Tenant, TenantDatabase, WarmDatabase, WebhookTenant
+from tenants.records import reconciling
+from tenants.records.tenant_records import TENANTS, changing_tenant
 from tenants.signals import tenant_restored
 from tenants.states import State
 
@@ -103,7 +106,7 @@ def restore_tenant(*, tenant_id: UUID, file: Path) -> TenantDatabase:
             revoked = revocations.withdraw(tenant_id, DatabaseTarget.for_maintenance(mapping.server, name))
             # The backup may have webhook endpoints. If it has none, the deliverer deletes this row again.
             WebhookTenant.objects.update_or_create(tenant_id=tenant_id, defaults={"touched_at": now()})
-            switch(mapping, mapping.server, name, "tenant.restored", details={"revoked": revoked})
+            switch(mapping, mapping.server, name, "tenant.restored", restored=True, details={"revoked": revoked})
             drop_copies(tenant_id)
     tenant_restored.send(sender=restore_tenant, tenant_id=tenant_id)
     return mapping_of(tenant_id)
@@ -172,8 +175,16 @@ def _put_back(
             final_backups.put_back(rows)
             former_slugs.release(tenant_id, slug)
             TenantDatabase.objects.filter(pk=tenant_id).update(
-                server=server, name=name, schema_version=schema_version(), status=State.SUSPENDED, reason=""
+                server=server,
+                name=name,
+                schema_version=schema_version(),
+                status=State.SUSPENDED,
+                reason="",
+                placement_revision=F("placement_revision") + 1,
             )
+            # The backup has those of an earlier moment.
+            TENANTS.apply(tenant_id, direct=True, newer=True)
+            reconciling.apply_others(tenant_id, direct=True, newer=True)
             WarmDatabase.objects.filter(name=name).delete()
             FinalBackup.objects.filter(pk=tenant_id).delete()
             record_for_platform("tenant.undeleted", tenant_id=tenant_id, target=("tenant", tenant_id))
@@ -246,7 +257,7 @@ def held_still(
     """
     reload_mapping(mapping)
     if mapping.status == State.ACTIVE:
-        change_state(mapping.pk, State.MOVING, only_from=State.ACTIVE)
+        change_state(mapping.pk, State.MOVING, only_from=State.ACTIVE, by_job=True)
     elif mapping.status not in (State.MOVING, State.SUSPENDED, State.FAILED):
         raise WrongState(f"The tenant is {mapping.status}.")
     job_steps.completed("moving")
@@ -259,7 +270,7 @@ def held_still(
         if TenantDatabase.objects.filter(pk=mapping.pk, name=database).exists():
             databases.make_writable(raw, database)
             with suppress(WrongState):
-                change_state(mapping.pk, State.ACTIVE, only_from=State.MOVING)
+                change_state(mapping.pk, State.ACTIVE, only_from=State.MOVING, by_job=True)
             if not keep_copies:
                 drop_copies(mapping.pk)
 
@@ -309,18 +320,31 @@ def switch(
     name: str,
     action: str,
     *,
+    restored: bool = False,
     details: Mapping[str, object] | None = None,
 ) -> None:
-    """Make a filled copy the tenant's database, and reserve the old one as a copy in its place."""
+    """Make a filled copy the tenant's database, and reserve the old one as a copy in its place.
+
+    It gets the present record of the tenant first; a `restored` one also those of clients, in place of what it has.
+    """
     fence_counters.advance(mapping.server)
-    with transaction.atomic():
+    with changing_tenant(mapping.pk, direct=True):
         if server.pk != mapping.server_id:
             # Both rows locked: neither the tenant's region nor the server's changes meanwhile.
             tenant = Tenant.objects.select_for_update().get(pk=mapping.pk)
             check_region(DatabaseServer.objects.select_for_update().get(pk=server.pk), region_of(tenant.settings))
         rows = TenantDatabase.objects.select_for_update().filter(pk=mapping.pk)
         to = State.SUSPENDED if rows.get().status == State.SUSPENDED else State.ACTIVE
-        rows.update(server=server, name=name, schema_version=schema_version(), status=to, reason="")
+        rows.update(
+            server=server,
+            name=name,
+            schema_version=schema_version(),
+            status=to,
+            reason="",
+            placement_revision=F("placement_revision") + 1,
+        )
+        if restored:
+            reconciling.apply_others(mapping.pk, direct=True, newer=True)
         WarmDatabase.objects.filter(name=name).update(server=mapping.server, name=mapping.name)
         record_for_platform(action, tenant_id=mapping.pk, target=("tenant", mapping.pk), details=details)
     lookup.forget()

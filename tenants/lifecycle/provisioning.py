@@ -35,6 +35,7 @@ from tenants.lifecycle.queries import reserve_tenant
 from tenants.lifecycle.slugs import slugs_for
 from tenants.lifecycle.transitions import change_state, forget_in_global_database, mapping_of, reload_mapping
 from tenants.models import DatabaseServer, DataKey, Tenant, TenantDatabase
+from tenants.records import reconciling
 from tenants.signals import tenant_created, tenant_resuming
 from tenants.states import FOLLOWS, Purpose, State
 
@@ -105,6 +106,7 @@ def _create(
                 _initialize(tenant, initialize)
                 # Last: what is rolled back for another reason leaves no mark.
                 _take(mapping)
+                reconciling.apply_all(tenant.pk, direct=True)
                 # A spare became its database.
                 transaction.on_commit(lambda: run_soon(warm_pool.REFILL), robust=True)
                 return tenant
@@ -199,6 +201,7 @@ def _finish(raw: databases.Raw, mapping: TenantDatabase, initialize: Initialize 
         mapping.status, mapping.schema_version, mapping.reason = State.ACTIVE, schema_version(), ""
         mapping.save(update_fields=["status", "schema_version", "reason", "updated_at"])
         _initialize(mapping.tenant, initialize)
+        reconciling.apply_all(mapping.pk, direct=True)
     job_steps.completed("activated")
     lookup.forget()
 
@@ -218,7 +221,7 @@ def suspend_tenant(*, tenant_id: UUID, reason: str = "") -> TenantDatabase:
 
     `reason` is in the audit event. It must hold no personal data.
     """
-    mapping = change_state(tenant_id, State.SUSPENDED)
+    mapping = change_state(tenant_id, State.SUSPENDED, may_lag=True)
     details = {"reason": reason} if reason else {}
     record_for_platform("tenant.suspended", tenant_id=tenant_id, target=("tenant", tenant_id), details=details)
     return mapping
@@ -278,7 +281,7 @@ def _begin_deletion(raw: databases.Raw, mapping: TenantDatabase, *, final_backup
     """Suspend the tenant, write its final backup, and only then mark it as deleting."""
     was_active = mapping.status == State.ACTIVE
     if was_active:
-        change_state(mapping.pk, State.SUSPENDED)
+        change_state(mapping.pk, State.SUSPENDED, by_job=True)
     elif State.DELETING not in FOLLOWS[State(mapping.status)]:
         raise WrongState(f"The tenant is {mapping.status}: it cannot become {State.DELETING}.")
     needs_final_backup = final_backup and settings.DELETED_TENANT_BACKUP_DAYS and mapping.status != State.PROVISIONING
@@ -298,7 +301,7 @@ def _begin_deletion(raw: databases.Raw, mapping: TenantDatabase, *, final_backup
         # Also after Ctrl-C.
         databases.make_writable(raw, mapping.name)
         if was_active:
-            change_state(mapping.pk, State.ACTIVE, only_from=State.SUSPENDED)
+            change_state(mapping.pk, State.ACTIVE, only_from=State.SUSPENDED, by_job=True)
         raise
     job_steps.completed("backed up")
 

@@ -8,20 +8,32 @@ from tenants.addresses import former_slugs
 from tenants.entering import lookup
 from tenants.errors import JobRunning, UnknownTenant, WrongState
 from tenants.models import DataKey, FinalBackup, FormerSlug, Tenant, TenantDatabase
+from tenants.records.tenant_records import changing_tenant
 from tenants.signals import tenant_forgotten
 from tenants.states import FOLLOWS, State
 
 
-def change_state(tenant_id: UUID, to: State, *, reason: str = "", only_from: State | None = None) -> TenantDatabase:
-    """Move a mapping to another state. Raises WrongState if the table of states does not allow it, UnknownTenant."""
+def change_state(
+    tenant_id: UUID,
+    to: State,
+    *,
+    reason: str = "",
+    only_from: State | None = None,
+    by_job: bool = False,
+    may_lag: bool = False,
+) -> TenantDatabase:
+    """Move a mapping to another state. Raises WrongState if the table of states does not allow it, UnknownTenant.
+
+    The state is written into the tenant's database too, if it is there or not `may_lag`. A job that holds the tenant's lock can
+    do so in a paused tenant as well, and does not fail where it cannot.
+    """
     sources = [state for state, following in FOLLOWS.items() if to in following and only_from in (None, state)]
-    moved = TenantDatabase.objects.filter(pk=tenant_id, status__in=sources).update(status=to, reason=reason)
-    mapping = TenantDatabase.objects.select_related("tenant", "server").filter(pk=tenant_id).first()
-    if mapping is None or (mapping.status == State.DELETED and to != State.DELETED):
-        raise UnknownTenant
-    if not moved and mapping.status != to:
-        raise WrongState(f"The tenant is {mapping.status}: it cannot become {to}.")
-    lookup.forget()
+    with changing_tenant(tenant_id, direct=by_job, may_lag=by_job or may_lag):
+        moved = TenantDatabase.objects.filter(pk=tenant_id, status__in=sources).update(status=to, reason=reason)
+        mapping = TenantDatabase.objects.select_related("tenant", "server").get(pk=tenant_id)
+        if not moved and mapping.status != to:
+            raise WrongState(f"The tenant is {mapping.status}: it cannot become {to}.")
+        lookup.forget()
     return mapping
 
 

@@ -78,6 +78,8 @@ UNCHECKED = {
     "userflow.IndexedEndUser.user_id": INDEX,
     "userflow.PendingClientChange.client_id": "the client may be deleted; the deliverer applies the change and deletes the row",
     "userflow.PendingRegistration.client_id": EXPIRES,
+    "userflow.TenantClient.owner_id": "free text",
+    "userflow.TenantClient.project_id": "free text",
     "userflow.WebhookEndpoint.lease": NO_ID,
     "userflow.WebhookMessage.endpoint_id": "the endpoint may be deleted; purge_expired deletes the message",
     "userflow.WebhookMessage.message_id": NO_ID,

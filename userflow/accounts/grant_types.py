@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from django.utils.translation import gettext_lazy as _
 
-from userflow.accounts.models import CONFIDENTIAL
+from userflow.accounts.client_fields import CONFIDENTIAL
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise

@@ -16,8 +16,9 @@ from identity_platform.audit.writer import record_for_tenant
 from identity_platform.hooks import Hook
 from identity_platform.restoring import AfterRestore, Journaled, Match, NoAuthority, Revocation
 from tenants.entering.context import current_tenant
-from tenants.models import Tenant, TenantModel
+from tenants.models import GlobalCopy, Tenant, TenantModel
 from userflow.accounts import principals
+from userflow.accounts.client_fields import ClientFields
 from userflow.accounts.permissions_catalogue import OPERATOR
 from userflow.events.models import WebhookMessage
 
@@ -332,75 +333,12 @@ class GroupMembership(TenantModel):
         return f"{self.group_id} {self.user_id}"
 
 
-PUBLIC, CONFIDENTIAL = "public", "confidential"
-
-
-class Client(models.Model):
+class Client(ClientFields):
     """An application that signs end users in (public) or speaks for itself with a secret (confidential)."""
 
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="clients")
-    name = models.CharField(max_length=255)
-    type = models.CharField(max_length=16, choices=[(PUBLIC, PUBLIC), (CONFIDENTIAL, CONFIDENTIAL)], default=PUBLIC)
-    active = models.BooleanField(default=True)
-    is_default = models.BooleanField(default=False)
-    tags: "StringsField" = models.JSONField(default=list, blank=True)
-    scopes: "StringsField" = models.JSONField(default=list, blank=True)
-    redirect_uris: "StringsField" = models.JSONField(default=list, blank=True)
-    project_id = models.CharField(max_length=64, null=True, blank=True)
-    owner_id = models.CharField(max_length=64, null=True, blank=True)
-    self_registration = models.BooleanField(default=False)
-    # SHA-256 of 256 random bits; the one before stays valid until `previous_secret_until`.
-    secret_digest = models.BinaryField(null=True, editable=False)
-    previous_secret_digest = models.BinaryField(null=True, editable=False)
-    previous_secret_until = models.DateTimeField(null=True, editable=False)
-    # Metadata of OpenID Connect Registration section 2 and RFC 7591 section 2. Empty `token_endpoint_auth_method`: by type,
-    # none or the secret in either form.
-    post_logout_redirect_uris: "StringsField" = models.JSONField(default=list, db_default=[], blank=True)
-    grant_types: "StringsField" = models.JSONField(default=list, db_default=[], blank=True)
-    token_endpoint_auth_method = models.CharField(max_length=32, blank=True, default="", db_default="")
-    jwks: "models.JSONField[dict[str, object], dict[str, object]]" = models.JSONField(
-        default=dict, db_default={}, blank=True
-    )
-    jwks_uri = models.CharField(max_length=2048, blank=True, default="", db_default="")
-    id_token_signed_response_alg = models.CharField(max_length=8, default="RS256", db_default="RS256")
-    access_token_signed_response_alg = models.CharField(max_length=8, default="ES256", db_default="ES256")
-    backchannel_logout_uri = models.CharField(max_length=2048, blank=True, default="", db_default="")
-    default_max_age = models.PositiveIntegerField(null=True, blank=True)
-    logo_uri = models.CharField(max_length=2048, blank=True, default="", db_default="")
-    client_uri = models.CharField(max_length=2048, blank=True, default="", db_default="")
-    policy_uri = models.CharField(max_length=2048, blank=True, default="", db_default="")
-    tos_uri = models.CharField(max_length=2048, blank=True, default="", db_default="")
-    # Resource identifiers that the client may ask for (RFC 8707).
-    audiences: "StringsField" = models.JSONField(default=list, db_default=[], blank=True)
-    # Origins of browsers that may call this tenant's OpenID endpoints for the client.
-    allowed_origins: "StringsField" = models.JSONField(default=list, db_default=[], blank=True)
-    require_par = models.BooleanField(default=False, db_default=False)
-    # Always true for a public client.
-    require_pkce = models.BooleanField(default=True, db_default=True)
-    # Whether requests for `openid` without PKCE need `nonce`.
-    require_nonce = models.BooleanField(default=True, db_default=True)
-    dpop_bound_access_tokens = models.BooleanField(default=False, db_default=False)
-    # Mutual TLS (RFC 8705). One of the five names is in the certificate of `tls_client_auth`; the authorities (PEM) issue it.
-    tls_client_certificate_bound_access_tokens = models.BooleanField(default=False, db_default=False)
-    tls_client_auth_subject_dn = models.CharField(max_length=1024, blank=True, default="", db_default="")
-    tls_client_auth_san_dns = models.CharField(max_length=255, blank=True, default="", db_default="")
-    tls_client_auth_san_uri = models.CharField(max_length=1024, blank=True, default="", db_default="")
-    tls_client_auth_san_ip = models.CharField(max_length=45, blank=True, default="", db_default="")
-    tls_client_auth_san_email = models.CharField(max_length=320, blank=True, default="", db_default="")
-    tls_client_auth_authorities = models.TextField(blank=True, default="", db_default="")
-    # Null: the default of its kind (`grant_types.rotates_refresh_tokens`).
-    refresh_token_rotation = models.BooleanField(null=True, blank=True)
-    # A name of `security_profiles.PROFILES`; empty for none.
-    security_profile = models.CharField(max_length=32, blank=True, default="", db_default="")
-    # Users are not asked for consent.
-    first_party = models.BooleanField(default=False, db_default=False)
-    # A first-party client may sign users in by JSON (`signs_in_directly`); the others by OpenID Connect only.
-    direct_sign_in = models.BooleanField(default=True, db_default=True)
-    # Null: the tenant's setting.
-    access_token_seconds = models.PositiveIntegerField(null=True, blank=True)
-    # A claim of the client's own tokens, raised when it is deactivated: old tokens stay invalid when it is activated again.
-    generation = models.PositiveIntegerField(default=1, db_default=1, editable=False)
+    # Raised with each change of what the tenant's own database has a copy of (`userflow.accounts.client_records`).
+    revision = models.PositiveBigIntegerField(default=1, db_default=1, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
     last_used_at = models.DateTimeField(null=True)
@@ -418,8 +356,9 @@ class Client(models.Model):
             models.Index(Collate(Lower("name"), "C"), name="client_name_begins"),
         ]
 
-    def __str__(self) -> str:
-        return self.name
+
+class TenantClient(ClientFields, GlobalCopy):
+    """The copy of a client in its tenant's database."""
 
 
 # Of a username, a first and a last name.

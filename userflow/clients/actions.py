@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, transaction
+from django.db import InterfaceError, OperationalError
 from django.utils.timezone import now
 
 from identity_platform.api.errors import Unavailable, ValidationFailed
@@ -22,10 +22,13 @@ from identity_platform.row_checks import RowCheck, no_check
 from tenants.entering import lookup
 from tenants.entering.context import in_tenant
 from tenants.errors import TenantSuspended
-from tenants.models import Tenant, WebhookTenant
+from tenants.models import Tenant
+from tenants.records.tenant_records import list_webhooks
 from tenants.states import Purpose
 from userflow.accounts.admin_notices import notify_of_routes
-from userflow.accounts.models import CONFIDENTIAL, PUBLIC, Client, Role
+from userflow.accounts.client_fields import CONFIDENTIAL, PUBLIC
+from userflow.accounts.client_records import CLIENTS, DELETED, changing_client
+from userflow.accounts.models import Client, Role
 from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, USERS_ONLY_PERMISSIONS
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import Reach, require_reach
@@ -105,7 +108,7 @@ def create_client(
     check_metadata(client)
     secret = new_token(SECRET_PREFIX) if has_secret(client) else None
     client.secret_digest = hash_token(secret) if secret else None
-    with transaction.atomic():
+    with CLIENTS.changing(tenant_id, client.pk):
         client.save(force_insert=True)
         _list_for_delivery(client)
         _record("client.created", client, {"type": type, "scopes": client.scopes})
@@ -130,8 +133,7 @@ def update_client(
     changes = dict(changes)
     active = changes.pop("active", None)
     stated_type = changes.pop("type", None)
-    with transaction.atomic():
-        client = _locked(tenant_id, client_id)
+    with changing_client(tenant_id, client_id) as client:
         check()
         changes = with_profile(client, changes)
         if set(changes.get("scopes", ())) - set(client.scopes):
@@ -197,14 +199,13 @@ def set_client_active(*, tenant_id: UUID, client_id: UUID, by: Principal, active
         # Sessions that are left date from before the deactivation and must not become valid again.
         note_change(before, ends_sessions=True)
         apply_changes(tenant_id)
-    with transaction.atomic():
-        client = _locked(tenant_id, client_id)
+    with changing_client(tenant_id, client_id, may_lag=not active) as client:
         acts_as_users = require_reach_of(client, by)
         if client.active and not active:
             client.generation += 1
         if not active:
             note_change(client, ends_sessions=True)
-            _list_for_delivery(client)
+            _list_for_delivery(client, may_lag=True)
         client.active = active
         client.save(update_fields=["active", "generation", "updated_at"])
         _record("client.activated" if active else "client.deactivated", client)
@@ -216,10 +217,10 @@ def set_client_active(*, tenant_id: UUID, client_id: UUID, by: Principal, active
     return client
 
 
-def _list_for_delivery(client: Client, *, required: bool = False) -> None:
+def _list_for_delivery(client: Client, *, required: bool = False, may_lag: bool = False) -> None:
     """List the tenant among those that a deliverer looks after. Call it in the transaction of the client."""
     if required or client.backchannel_logout_uri:
-        WebhookTenant.objects.update_or_create(tenant_id=client.tenant_id, defaults={"touched_at": now()})
+        list_webhooks(client.tenant_id, may_lag=may_lag)
 
 
 def _apply_changes(tenant_id: UUID) -> None:
@@ -244,8 +245,7 @@ def rotate_client_secret(
     require_assurance(Action.WRITE_CLIENT_SECRET, by)
     secret = new_token(SECRET_PREFIX)
     overlap = settings.CLIENT_SECRET_OVERLAP_SECONDS if overlap_seconds is None else overlap_seconds
-    with transaction.atomic():
-        client = _locked(tenant_id, client_id)
+    with changing_client(tenant_id, client_id) as client:
         check()
         acts_as_users = require_reach_of(client, by)
         if not has_secret(client):
@@ -277,22 +277,17 @@ def delete_client(*, tenant_id: UUID, client_id: UUID, by: Principal) -> None:
     Raises UnknownClient, DefaultClientStays, GrantsMoreThanHeld, InsufficientAuthentication.
     """
     require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
-    with transaction.atomic():
-        client = _locked(tenant_id, client_id)
+    with changing_client(tenant_id, client_id, may_lag=True) as client:
         acts_as_users = require_reach_of(client, by)
         if client.is_default:
             raise DefaultClientStays
-        _record("client.deleted", client)
+        _record(DELETED, client)
         if acts_as_users:
             _notify(client, by, ["deleted"])
         note_change(client, ends_sessions=True)
-        _list_for_delivery(client)
+        _list_for_delivery(client, may_lag=True)
         client.delete()
     _apply_changes(tenant_id)
-
-
-def _locked(tenant_id: UUID, client_id: UUID) -> Client:
-    return first_or(Client.objects.select_for_update().filter(pk=client_id, tenant_id=tenant_id), UnknownClient)
 
 
 def _notify(client: Client, by: Principal, fields: Iterable[str]) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from userflow.accounts.client_fields import CONFIDENTIAL, PUBLIC
 from userflow.accounts.grant_types import (
     AUTHORIZATION_CODE,
     CLIENT_CREDENTIALS,
@@ -17,7 +18,7 @@ from userflow.accounts.grant_types import (
     REFRESH_TOKEN,
     grant_types_in_force,
 )
-from userflow.accounts.models import CONFIDENTIAL, PUBLIC, Client
+from userflow.accounts.models import Client
 from userflow.clients.registration import problem_of_origin
 
 SINGLE_PAGE, WEB, NATIVE, DEVICE, MACHINE = "single-page", "web", "native", "device", "machine"

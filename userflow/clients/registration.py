@@ -10,8 +10,9 @@ from django.conf import settings
 
 from identity_platform.api.errors import ValidationFailed
 from tenants.entering import lookup
+from userflow.accounts.client_fields import CONFIDENTIAL
 from userflow.accounts.grant_types import CLIENT_CREDENTIALS, DEVICE_CODE, GRANT_TYPES
-from userflow.accounts.models import CONFIDENTIAL, Client
+from userflow.accounts.models import Client
 from userflow.accounts.security_profiles import SecurityProfile, profile_of
 from userflow.clients.mutual_tls import problems_of_mutual_tls
 from userflow.clients.redirects import LOOPBACK, is_web_or_loopback, problem_of_redirect_uri

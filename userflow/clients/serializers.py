@@ -7,8 +7,9 @@ from identity_platform.api.json_field import JsonObject
 from identity_platform.api.pagination import PageQuery, PaginationOut
 from identity_platform.authorities import LONGEST_PEM
 from tenants.settings.setting_fields import Certificates
+from userflow.accounts.client_fields import CONFIDENTIAL, PUBLIC
 from userflow.accounts.grant_types import GRANT_TYPES, grant_types_in_force, listed, rotates_refresh_tokens
-from userflow.accounts.models import CONFIDENTIAL, PUBLIC, Client
+from userflow.accounts.models import Client
 from userflow.accounts.security_profiles import SECURITY_PROFILES
 from userflow.clients.registration import ACCESS_TOKEN_ALGORITHMS, ID_TOKEN_ALGORITHMS, LONGEST_MAX_AGE
 from userflow.sessions.certificate_authentication import AUTHORITIES, SUBJECT_FIELDS

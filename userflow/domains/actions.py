@@ -161,7 +161,8 @@ def update_domain(
     """
     require_assurance(Action.CHANGE_TENANT_SETTINGS, by)
     require_reach(by, EVERYTHING, ROUTING)
-    with in_tenant(tenant_id), tenant_atomic():
+    # The tenant's transaction is committed first, with the record of the domain.
+    with in_tenant(tenant_id), transaction.atomic(), tenant_atomic():
         row = _locked(domain_id)
         changed = domain_claims.set_sign_in(tenant_id, row.domain, sign_in, disable_passkeys=disable_passkeys)
         record(tenant_id)

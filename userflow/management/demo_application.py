@@ -18,7 +18,9 @@ from identity_platform.serving.workers import exit_with_parent
 from tenants.addresses.issuers import issuer_of
 from tenants.entering.context import in_tenant
 from tenants.models import Tenant
-from userflow.accounts.models import CONFIDENTIAL, Client, EndUser
+from userflow.accounts.client_fields import CONFIDENTIAL
+from userflow.accounts.client_records import CLIENTS, changing_client
+from userflow.accounts.models import Client, EndUser
 from userflow.clients.actions import SECRET_PREFIX
 from userflow.clients.registration import check_metadata
 from userflow.credentials import passwords
@@ -36,9 +38,13 @@ PROGRAM: Final = Path(settings.BASE_DIR) / "examples" / "django-authlib" / "app.
 def create(tenant: Tenant) -> None:
     """Create the client and the user unless they exist, and store their secrets with the other ones of the demo."""
     default = Client.objects.get(tenant=tenant, is_default=True)
-    # DEMO_PORT may have changed; of a redirect URI every port matches.
-    known = Client.objects.filter(tenant=tenant, name=NAME).update(post_logout_redirect_uris=[address()])
-    if not known:
+    known = Client.objects.filter(tenant=tenant, name=NAME).first()
+    if known is not None:
+        # DEMO_PORT may have changed; of a redirect URI every port matches.
+        with changing_client(tenant.pk, known.pk) as client:
+            client.post_logout_redirect_uris = [address()]
+            client.save(update_fields=["post_logout_redirect_uris"])
+    else:
         secret = new_token(SECRET_PREFIX)
         client = Client(
             tenant=tenant,
@@ -50,7 +56,8 @@ def create(tenant: Tenant) -> None:
             secret_digest=hash_token(secret),
         )
         check_metadata(client)
-        client.save(force_insert=True)
+        with CLIENTS.changing(tenant.pk, client.pk):
+            client.save(force_insert=True)
         demo_exports.remember(NAME, secret)
     with in_tenant(tenant.pk):
         if not EndUser.objects.filter(email=EMAIL).exists():

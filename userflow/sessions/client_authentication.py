@@ -18,8 +18,8 @@ from identity_platform.crypto import hash_token, same
 from identity_platform.postgresql.forbidden_writes import may_write
 from tenants.entering import lookup
 from tenants.states import Purpose
+from userflow.accounts.client_fields import CONFIDENTIAL, PUBLIC
 from userflow.accounts.grant_types import may_use, rotates_refresh_tokens
-from userflow.accounts.models import CONFIDENTIAL, PUBLIC
 from userflow.accounts.security_profiles import SecurityProfile, profile_of
 from userflow.credentials import attempts
 from userflow.errors import ClientNotAuthenticated, DirectSignInDisabled

@@ -5,7 +5,6 @@ from contextlib import contextmanager, suppress
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F
 
 from identity_platform.audit.origin import set_actor
 from identity_platform.audit.writer import record_for_platform
@@ -13,8 +12,8 @@ from tenants.entering import lookup
 from tenants.errors import TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow.accounts import principals
+from userflow.accounts.client_records import CLIENTS
 from userflow.accounts.grant_types import CLIENT_CREDENTIALS
-from userflow.accounts.models import Client
 from userflow.accounts.principals import EMAIL_SCOPE, GROUPS_SCOPE, ROLES_SCOPE, Claims, Principal, moment, reveals
 from userflow.oauth_errors import InvalidScope, InvalidTarget, UnauthorizedClient
 from userflow.sessions import issue, refresh
@@ -136,9 +135,13 @@ def end_client_tokens(*, principal: Principal, everywhere: bool) -> None:
     if not everywhere:
         revoke_client_token(principal.claims)
         return
-    with transaction.atomic():
-        Client.objects.filter(pk=principal.id).update(generation=F("generation") + 1)
-        record_for_platform("client.tokens_ended", tenant_id=principal.tenant_id, target=("client", principal.id))
+    tenant_id = principal.tenant_id
+    assert tenant_id is not None  # clients have one
+    with CLIENTS.changing(tenant_id, principal.id, may_lag=True) as client:
+        if client is not None:
+            client.generation += 1
+            client.save(update_fields=["generation"])
+        record_for_platform("client.tokens_ended", tenant_id=tenant_id, target=("client", principal.id))
 
 
 def introspect_token(*, token: str, by: KnownClient | Principal) -> dict[str, object]:

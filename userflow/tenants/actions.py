@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from django.db import transaction
 from django.db.models import QuerySet
 
 from identity_platform.api.errors import NotAllowed, ValidationFailed
@@ -24,6 +23,7 @@ from tenants.lifecycle import provisioning, slugs
 from tenants.lifecycle.capacity import check_region, region_of
 from tenants.lifecycle.final_backups import Deletion
 from tenants.models import DatabaseServer, Tenant, TenantDatabase
+from tenants.records.tenant_records import changing_tenant
 from tenants.settings.declarations import SETTINGS, EffectiveSettings
 from tenants.settings.values import merged
 from tenants.signals import tenant_settings_changing
@@ -180,9 +180,8 @@ def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any], ch
     if changes.get("slug") is not None:
         _check_slug_change(tenant_id, changes["slug"], confirm=confirm, by=by)
     _check_status(status, reason)
-    with unique_or(SlugTaken), transaction.atomic():
-        # The lock prevents lost updates of concurrent changes.
-        tenant = _found(_existing().select_for_update(of=("self",)), tenant_id)
+    # Its lock prevents lost updates of concurrent changes.
+    with unique_or(SlugTaken), changing_tenant(tenant_id) as tenant:
         check()
         before = {"slug": tenant.slug, "name": tenant.name, **tenant.settings}
         routed = _routed(before, {**changes, **(setting_changes or {})})
@@ -246,8 +245,7 @@ def change_slug(*, tenant_id: UUID, slug: str, confirm: str, by: Principal | Non
     """
     _check_slug(slug)
     _check_slug_change(tenant_id, slug, confirm=confirm, by=by)
-    with unique_or(SlugTaken), transaction.atomic():
-        tenant = _found(_existing().select_for_update(of=("self",)), tenant_id)
+    with unique_or(SlugTaken), changing_tenant(tenant_id) as tenant:
         if slug != tenant.slug:
             former = former_slugs.change(tenant, slug)
             record_for_platform(

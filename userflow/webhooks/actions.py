@@ -20,7 +20,7 @@ from identity_platform.row_checks import RowCheck, no_check
 from identity_platform.semaphore import Semaphore
 from tenants.entering import lookup
 from tenants.entering.context import in_tenant, tenant_atomic
-from tenants.models import WebhookTenant
+from tenants.records.tenant_records import list_webhooks
 from tenants.states import Purpose
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import EVERYTHING, Reach, lacking, require_reach
@@ -90,7 +90,7 @@ def create_endpoint(
     endpoint_id = uuid4()
     # The list of tenants first, then the endpoint itself. In the other order an event in between would not be published, and
     # no deliverer would serve the tenant.
-    WebhookTenant.objects.update_or_create(tenant_id=tenant_id, defaults={"touched_at": now()})
+    list_webhooks(tenant_id)
     lookup.forget()
     with in_tenant(tenant_id), tenant_atomic():
         # Lock before counting, or parallel requests would all pass the limit.

@@ -31,6 +31,7 @@ from tenants.entering.context import in_tenant
 from tenants.errors import DataKeyLocked, UnknownTenant
 from tenants.failure_reasons import reason_of
 from tenants.models import WebhookTenant
+from tenants.records.tenant_records import unlist_webhooks
 from tenants.states import Purpose
 from userflow.clients.session_changes import apply_changes
 from userflow.events import wakeups
@@ -152,7 +153,7 @@ class Deliverer:
             logout_tokens.end_sessions_of_suspended(tenant)
             any_endpoints, waiting_endpoints = queue.waiting()
         if not any_endpoints and not logout_tokens.receives_logout_tokens(tenant_id):
-            WebhookTenant.objects.filter(pk=tenant_id, touched_at__lt=now() - KEPT).delete()
+            unlist_webhooks(tenant_id, untouched_since=now() - KEPT)
         hosts = logout_tokens.hosts(tenant_id, waiting_endpoints)
         for endpoint in waiting_endpoints:
             if endpoint.held_seconds:

@@ -34,15 +34,34 @@ class Command(terminal.OperatorCommand):
         parser.add_argument(
             "--repair", action="store_true", help="Repair what does not need a decision of an operator."
         )
+        parser.add_argument(
+            "--overwrite-newer",
+            action="store_true",
+            help="With --repair: also replace copies in the tenants' databases that are newer than the global rows, after a "
+            "restore of the global database whose lost changes are given up.",
+        )
         parser.add_argument("--yes", action="store_true", help="Do not ask for confirmation.")
         parser.add_argument("--json", action="store_true", help="Print one JSON list, with all ids.")
 
-    def handle(self, *, tenant: list[str], jobs: int, repair: bool, yes: bool, json: bool, **_: object) -> None:
+    def handle(
+        self,
+        *,
+        tenant: list[str],
+        jobs: int,
+        repair: bool,
+        overwrite_newer: bool,
+        yes: bool,
+        json: bool,
+        **_: object,
+    ) -> None:
         results = self._examine(tenant, jobs, quiet=json)
-        if repair and (
-            mendable := [result for result in results if any(finding.repair for finding in result.findings)]
-        ):
-            self._repair(mendable, yes=yes, quiet=json)
+
+        def is_mendable(finding: Finding) -> bool:
+            return finding.repair is not None or (overwrite_newer and finding.overwrite is not None)
+
+        if repair and (mendable := [result for result in results if any(map(is_mendable, result.findings))]):
+            findings = [(result, finding) for result in mendable for finding in result.findings if is_mendable(finding)]
+            self._repair(mendable, findings, overwrite_newer=overwrite_newer, yes=yes, quiet=json)
             again = {
                 result.owner: result
                 for result in self._examine([_name(result) for result in mendable], jobs, quiet=json)
@@ -62,18 +81,25 @@ class Command(terminal.OperatorCommand):
         with terminal.progress(self.stdout, "Examining") as (start, step):
             return examination.examine_all(tenants, jobs=jobs, start=start, progress=lambda result: step(_line(result)))
 
-    def _repair(self, results: list[Examined], *, yes: bool, quiet: bool) -> None:
-        mendable = [(result, finding) for result in results for finding in result.findings if finding.repair]
+    def _repair(
+        self,
+        results: list[Examined],
+        findings: list[tuple[Examined, Finding]],
+        *,
+        overwrite_newer: bool,
+        yes: bool,
+        quiet: bool,
+    ) -> None:
         if not quiet:
             self._show(results)
         terminal.confirm(
             self.stderr if quiet else self.stdout,
-            f"{terminal.counted(len(mendable), 'finding')} will be repaired.",
+            f"{terminal.counted(len(findings), 'finding')} will be repaired.",
             "repair",
             yes=yes,
         )
-        for result, finding in mendable:
-            said = examination.repair(result.owner, finding) or "repaired"
+        for result, finding in findings:
+            said = examination.repair(result.owner, finding, overwrite_newer=overwrite_newer) or "repaired"
             (self.stderr if quiet else self.stdout).write(f"{result.owner.name}: {finding.kind}: {said}")
 
     def _show(self, results: list[Examined]) -> None:

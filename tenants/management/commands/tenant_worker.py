@@ -110,6 +110,8 @@ class Command(terminal.OperatorCommand):
                 tasks.CHECK: 60.0,
                 # Processes deliver their own revocations: this is for those that could not.
                 tasks.DELIVER: 3600.0,
+                # For changes that were interrupted or made while the database was away.
+                tasks.RECORDS: 600.0,
                 tasks.SEAL: seal_every,
                 tasks.PURGE: purge_every,
                 # By name, as these apps are higher layers.

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from tests.world import TestTenant
-from userflow.accounts.models import CONFIDENTIAL, PUBLIC, Client
+from userflow.accounts.client_fields import CONFIDENTIAL, PUBLIC
+from userflow.accounts.models import Client
 from userflow.clients.kinds import DEVICE, KINDS, MACHINE, NATIVE, SINGLE_PAGE, WEB, kind_of, new_client_fields
 
 DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
