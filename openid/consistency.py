@@ -7,8 +7,9 @@ from uuid import UUID
 from openid.models import Consent
 from tenants.consistency.findings import Finding
 from tenants.consistency.references import Reference, find_missing
+from userflow.accounts.client_records import CLIENT_DELETED
 from userflow.accounts.models import Client
-from userflow.consistency import CLIENT_DELETED, CLIENT_LOST, CREATE_AGAIN
+from userflow.consistency import CLIENT_LOST, CREATE_AGAIN
 
 
 def _delete_consents(ids: Collection[str]) -> int:

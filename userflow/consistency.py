@@ -19,7 +19,8 @@ from tenants.entering.router import GLOBAL_ALIAS
 from tenants.entering.target import TENANT_ALIAS
 from tenants.models import DataKey, Tenant, WebhookTenant
 from tenants.records.tenant_records import list_webhooks
-from userflow.accounts import client_records, principals
+from userflow.accounts import principals
+from userflow.accounts.client_records import CLIENT_DELETED, CLIENTS
 from userflow.accounts.models import DEFAULT_ROLE, AdminUser, Client, EndUser, Role
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
@@ -74,7 +75,7 @@ REFERENCES: Final = (
         "users of lost client",
         CLIENT_LOST,
         f"The users are complete and sign in with other clients. {CREATE_AGAIN}",
-        deleted=client_records.DELETED,
+        deleted=CLIENT_DELETED,
     ),
     Reference(
         EndUserSession,
@@ -94,7 +95,7 @@ REFERENCES: Final = (
         "invitations of lost client",
         f"They cannot be accepted. {CLIENT_LOST}",
         f"Cancel the invitations and send new ones. {CREATE_AGAIN}",
-        deleted=client_records.DELETED,
+        deleted=CLIENT_DELETED,
         among=_open_invitations,
     ),
     Reference(
@@ -104,7 +105,7 @@ REFERENCES: Final = (
         "invitations by lost client",
         f"They grant no roles any more. {CLIENT_LOST}",
         "Cancel the invitations and send new ones.",
-        deleted=client_records.DELETED,
+        deleted=CLIENT_DELETED,
         among=lambda moment: _open_invitations(moment) & Q(invited_by_kind=principals.CLIENT),
         of_tenant=False,
     ),
@@ -146,7 +147,7 @@ def examine(tenant_id: UUID | None) -> Iterable[Finding]:
     if tenant_id is None:
         return list(_signing_keys(None))
     return [
-        *find_differing("client record", client_records.CLIENTS, tenant_id),
+        *find_differing("client record", CLIENTS, tenant_id),
         *find_missing(REFERENCES, tenant_id),
         *_signing_keys(tenant_id),
         *_sealed(tenant_id),

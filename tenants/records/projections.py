@@ -176,7 +176,9 @@ class Projection(ABC, Generic[Row]):
         copies = self.copy_model._base_manager.filter(pk=key)
         present = copies.values_list("revision", flat=True).first()
         if present is None:
-            self.copy_model(pk=key, **columns, revision=revision).save(force_insert=True)
+            copy = self.copy_model(**columns, revision=revision)
+            copy.pk = key
+            copy.save(force_insert=True)
             return revision
         if present > revision:
             log.warning("newer_copy_overwritten", table=self.copy_model._meta.db_table, key=str(key), revision=present)

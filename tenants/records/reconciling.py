@@ -62,7 +62,8 @@ class Round:
         if self._last is not None:
             mappings = mappings.filter(pk__gt=self._last)
         due = list(mappings.order_by("pk").values_list("pk", "tenant__slug")[:limit])
-        written, problems = 0, []
+        written = 0
+        problems: list[str] = []
         for tenant_id, slug in due:
             if until():
                 return written, problems

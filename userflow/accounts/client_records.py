@@ -14,7 +14,7 @@ from userflow.accounts.client_fields import ClientFields
 from userflow.accounts.models import Client, TenantClient
 from userflow.errors import UnknownClient
 
-DELETED: Final = "client.deleted"
+CLIENT_DELETED: Final = "client.deleted"
 _COLUMNS: Final = tuple(column.attname for column in ClientFields._meta.local_fields if not column.primary_key)
 
 
@@ -37,7 +37,7 @@ class ClientProjection(Projection[Client]):
 
     def deleted(self, keys: Collection[object]) -> Collection[object]:
         targets = {str(key): key for key in keys}
-        events = PlatformEvent.objects.filter(action=DELETED, target_id__in=targets) if targets else ()
+        events = PlatformEvent.objects.filter(action=CLIENT_DELETED, target_id__in=targets) if targets else ()
         return {targets[event.target_id] for event in events if event.target_id}
 
 

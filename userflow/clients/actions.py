@@ -27,7 +27,7 @@ from tenants.records.tenant_records import list_webhooks
 from tenants.states import Purpose
 from userflow.accounts.admin_notices import notify_of_routes
 from userflow.accounts.client_fields import CONFIDENTIAL, PUBLIC
-from userflow.accounts.client_records import CLIENTS, DELETED, changing_client
+from userflow.accounts.client_records import CLIENT_DELETED, CLIENTS, changing_client
 from userflow.accounts.models import Client, Role
 from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, USERS_ONLY_PERMISSIONS
 from userflow.accounts.principals import Principal
@@ -281,7 +281,7 @@ def delete_client(*, tenant_id: UUID, client_id: UUID, by: Principal) -> None:
         acts_as_users = require_reach_of(client, by)
         if client.is_default:
             raise DefaultClientStays
-        _record(DELETED, client)
+        _record(CLIENT_DELETED, client)
         if acts_as_users:
             _notify(client, by, ["deleted"])
         note_change(client, ends_sessions=True)
