@@ -116,7 +116,8 @@ class Projection(ABC, Generic[Row]):
                 if removal is not None:
                     removal(direct=direct, may_lag=may_lag)
             elif self.columns(after) != before:
-                self._store(after, after.revision + 1, direct=direct, may_lag=may_lag)
+                revision = after.revision if row is None else after.revision + 1
+                self._store(after, revision, direct=direct, may_lag=may_lag)
 
     def differences(self, tenant_id: UUID) -> list[Difference]:
         """Compare the copies in the entered tenant with the global rows."""
