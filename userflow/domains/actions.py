@@ -1,7 +1,8 @@
 """Domains of a tenant: add, verify by a TXT record, list, delete; and the daily check of verified ones.
 
-A change of the claim in the global database is committed before the tenant's transaction, which records it
-(`userflow.domains.recording`).
+The claim of a verified domain is committed in the global database before the tenant's transaction, which records it
+(`userflow.domains.recording`). Where the sign-in domain changes, or a domain is deleted, the tenant's transaction is committed
+first: it has the copy of what changes globally (`tenants.records`).
 """
 
 from collections.abc import Mapping, Sequence

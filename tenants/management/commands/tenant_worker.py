@@ -24,7 +24,7 @@ class Command(terminal.OperatorCommand):
         "server that accepts tenants, so that creating a tenant takes milliseconds; seal new audit events; collect the "
         "console's metrics; on request, synchronize directories and purge expired rows; look up the "
         "records of tenants' domains; compare the index of end users with the tenants' databases; create the indexes "
-        "for text search of large tenants. "
+        "for text search of large tenants; write records of tenants and clients that their databases lack. "
         "Runs until SIGTERM or Ctrl-C; several machines can run it and share the work. "
         "Intervals are rounded to whole seconds, minutes, hours or days. "
         "Example: tenant_worker --size 20"
