@@ -104,8 +104,6 @@ def restore_tenant(*, tenant_id: UUID, file: Path) -> TenantDatabase:
                 revocations.deliver_read_only(tenant_id, before)
             name = copy_into(mapping.server, tenant_id, dump, rows)
             revoked = revocations.withdraw(tenant_id, DatabaseTarget.for_maintenance(mapping.server, name))
-            # The backup may have webhook endpoints. If it has none, the deliverer deletes this row again.
-            WebhookTenant.objects.update_or_create(tenant_id=tenant_id, defaults={"touched_at": now()})
             switch(mapping, mapping.server, name, "tenant.restored", restored=True, details={"revoked": revoked})
             drop_copies(tenant_id)
     tenant_restored.send(sender=restore_tenant, tenant_id=tenant_id)
@@ -344,6 +342,8 @@ def switch(
             placement_revision=F("placement_revision") + 1,
         )
         if restored:
+            # The backup may have webhook endpoints. If it has none, the deliverer deletes this row again.
+            WebhookTenant.objects.update_or_create(tenant_id=mapping.pk, defaults={"touched_at": now()})
             reconciling.apply_others(mapping.pk, direct=True, newer=True)
         WarmDatabase.objects.filter(name=name).update(server=mapping.server, name=mapping.name)
         record_for_platform(action, tenant_id=mapping.pk, target=("tenant", mapping.pk), details=details)

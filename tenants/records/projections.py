@@ -62,8 +62,9 @@ class Difference:
     row: Any = None
 
     def __str__(self) -> str:
+        name = "tenant" if self.key is True else self.key
         columns = f": {', '.join(self.columns)}" if self.columns else ""
-        return f"{self.key} (revision {self.copy_revision or 'none'}, globally {self.revision or 'none'}{columns})"
+        return f"{name} (revision {self.copy_revision or 'none'}, globally {self.revision or 'none'}{columns})"
 
 
 class Projection(ABC, Generic[Row]):

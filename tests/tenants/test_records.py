@@ -13,8 +13,10 @@ from django.utils.timezone import now
 
 from tenants.entering.context import in_tenant
 from tenants.entering.schema import schema_version
-from tenants.lifecycle import final_backups
-from tenants.models import DatabaseServer, Tenant, TenantDatabase, TenantRecord, WebhookTenant
+from tenants.entering.target import DatabaseTarget, in_target
+from tenants.lifecycle import final_backups, warm_pool
+from tenants.lifecycle.capacity import main_server
+from tenants.models import DatabaseServer, Tenant, TenantDatabase, TenantRecord, WarmDatabase, WebhookTenant
 from tenants.records.reconciling import Round
 from tenants.records.tenant_records import unlist_webhooks
 from tests.openid.sign_in_domains import DOMAINS, set_sign_in, sign_in_domain
@@ -27,6 +29,7 @@ from tests.userflow.domains.conftest import _dns_server as _dns_server
 from tests.userflow.domains.conftest import name_server as name_server
 from tests.userflow.domains.dns_server import DnsServer
 from tests.world import Api, TestTenant, assert_created
+from userflow.accounts.models import TenantClient
 
 New = Callable[[], TestTenant]
 
@@ -61,6 +64,15 @@ def test_new_tenant_has_records(new_tenant: New) -> None:
     assert (record.sign_in_domain, record.served_domains, record.settings) == (None, [], {})
     assert record.applied_at is not None
     assert list(client_copies(tenant)) == [str(tenant.client_id)]
+
+
+def test_spare_has_no_record() -> None:
+    warm_pool.refill(main_server(), 1)
+    spare = WarmDatabase.objects.filter(ready=True, schema_version=schema_version())[0]
+    with in_target(DatabaseTarget.for_maintenance(main_server(), spare.name)):
+        record = TenantRecord.objects.get()
+        assert (record.revision, record.slug, record.status, record.applied_at) == (0, "", "", None)
+        assert not TenantClient.objects.exists()
 
 
 @pytest.mark.usefixtures("no_spares")
@@ -271,7 +283,7 @@ def test_repair_mends_an_interrupted_change(operator: Api, new_tenant: New) -> N
     interrupted_change(operator, tenant)
     code, said = check(tenant)
     assert code == 1
-    assert "True (revision 2, globally 1: name)" in said
+    assert "tenant (revision 2, globally 1: name)" in said
     code, said = check(tenant, repair=True, yes=True)
     assert (code, "tenant record: repaired" in said) == (0, True)
     assert (record_of(tenant).name, record_of(tenant).revision, differing(tenant)) == (tenant.name, 3, [])
@@ -315,7 +327,7 @@ def test_newer_record_is_not_overwritten_silently(new_tenant: New) -> None:
     code, said = check(tenant, repair=True, yes=True)
     assert code == 1
     assert "newer tenant record" in said
-    assert "True (revision 6, globally 1: name)" in said
+    assert "tenant (revision 6, globally 1: name)" in said
     round_of_all()
     assert (record_of(tenant).name, record_of(tenant).revision) == ("Lost", 6)
     code, _ = check(tenant, repair=True, overwrite_newer=True, yes=True)
