@@ -31,6 +31,8 @@ class GlobalCopy(TenantModel):
     # Of the global row when it was copied; 0 until then.
     revision = models.PositiveBigIntegerField(default=0, db_default=0)
     applied_at = models.DateTimeField(null=True)
+    # Of the installation then: it is raised when an operator adopts a global database that was restored.
+    applied_epoch = models.PositiveBigIntegerField(default=0, db_default=0)
 
     after_restore: ClassVar[AfterRestore] = NoAuthority(
         "A restore replaces it by the present row before the database opens."

@@ -21,6 +21,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddField(
             model_name="tenantrecord",
+            name="applied_epoch",
+            field=models.PositiveBigIntegerField(db_default=0, default=0),
+        ),
+        migrations.AddField(
+            model_name="tenantrecord",
             name="applied_at",
             field=models.DateTimeField(null=True),
         ),

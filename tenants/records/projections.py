@@ -3,7 +3,8 @@
 A change locks the tenant's row in the global database, writes the copy into the tenant's database and commits it there; then
 the global transaction commits. Both have the same `revision`, one more than before. A crash between the two commits leaves
 the copy one revision ahead: the next change and `tenants.records.reconciling` write the global row again with a higher
-revision. A copy that is further ahead has changes that the global database has lost by a restore to an earlier moment.
+revision. A copy that is further ahead, or of an earlier epoch, has changes that the global database has lost: it was restored
+to an earlier moment, and adopted.
 """
 
 from abc import ABC, abstractmethod
@@ -22,6 +23,7 @@ from django.utils.timezone import now
 from psycopg import Error as DriverError
 
 from identity_platform.api.errors import Unavailable
+from tenants.database_servers import fences
 from tenants.entering.context import in_tenant
 from tenants.entering.target import DatabaseTarget, in_target
 from tenants.errors import UnknownTenant
@@ -126,20 +128,18 @@ class Projection(ABC, Generic[Row]):
         rows = {self.key(row): row for row in self.rows_of(tenant_id)}
         deleted = self.deleted(copies.keys() - rows.keys())
         compared = [
-            self._compared(key, copies.get(key), rows.get(key), is_deleted=key in deleted)
+            self._compared(key, None if key in deleted else copies.get(key), rows.get(key))
             for key in sorted(copies.keys() | rows.keys(), key=str)
         ]
         return [difference for difference in compared if difference is not None]
 
-    def _compared(self, key: object, copy: Any, row: Row | None, *, is_deleted: bool) -> Difference | None:
-        if row is None:
-            return Difference(key, copy.revision, None, ahead=not is_deleted)
-        if copy is None:
-            return Difference(key, None, row.revision, row=row)
+    def _compared(self, key: object, copy: Any, row: Row | None) -> Difference | None:
+        if copy is None or row is None:
+            return Difference(key, copy and copy.revision, row and row.revision, ahead=_is_ahead(copy, 0), row=row)
         differing = tuple(name for name, value in self.columns(row).items() if getattr(copy, name) != value)
         if not differing and copy.revision == row.revision:
             return None
-        return Difference(key, copy.revision, row.revision, differing, ahead=copy.revision > row.revision + 1, row=row)
+        return Difference(key, copy.revision, row.revision, differing, ahead=_is_ahead(copy, row.revision), row=row)
 
     def apply(self, tenant_id: UUID, *, direct: bool = False, newer: bool = False) -> int:
         """Write the tenant's global rows over the copies that differ; return how many copies were written.
@@ -174,7 +174,7 @@ class Projection(ABC, Generic[Row]):
             type(row)._base_manager.filter(pk=row.pk).update(revision=stored)
 
     def _write(self, key: object, columns: dict[str, object], revision: int) -> int:
-        columns |= {"applied_at": now()}
+        columns |= {"applied_at": now(), "applied_epoch": fences.own_mark()[1]}
         copies = self.copy_model._base_manager.filter(pk=key)
         present = copies.values_list("revision", flat=True).first()
         if present is None:
@@ -190,6 +190,13 @@ class Projection(ABC, Generic[Row]):
 
     def _remove(self, key: object, mapping: TenantDatabase, *, direct: bool, may_lag: bool = False) -> None:
         _in_database(mapping, self.copy_model._base_manager.filter(pk=key).delete, direct=direct, may_lag=may_lag)
+
+
+def _is_ahead(copy: Any, revision: int) -> bool:
+    """Return whether the copy is not only that of a change that was interrupted between its two commits."""
+    if copy is None or copy.revision <= revision:
+        return False
+    return bool(copy.revision > revision + 1 or copy.applied_epoch < fences.own_mark()[1])
 
 
 def _in_database(mapping: TenantDatabase, write: Callable[[], Value], *, direct: bool, may_lag: bool) -> Value | None:

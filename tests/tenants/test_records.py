@@ -323,6 +323,7 @@ def test_rounds_visit_tenants_in_turn(operator: Api, new_tenant: New) -> None:
 def test_newer_record_is_not_overwritten_silently(new_tenant: New) -> None:
     tenant = new_tenant()
     with in_tenant(tenant.id):
+        assert TenantRecord.objects.filter(applied_epoch=F("epoch")).exists()
         TenantRecord.objects.update(name="Lost", revision=F("revision") + 5)
     code, said = check(tenant, repair=True, yes=True)
     assert code == 1
@@ -334,3 +335,13 @@ def test_newer_record_is_not_overwritten_silently(new_tenant: New) -> None:
     assert code == 0
     record = record_of(tenant)
     assert (record.name, record.revision, stored(tenant).revision) == (tenant.name, 7, 7)
+
+
+def test_record_of_an_earlier_epoch_is_not_overwritten_silently(new_tenant: New) -> None:
+    tenant = new_tenant()
+    with in_tenant(tenant.id):
+        # One change was lost, and the installation adopted after that.
+        TenantRecord.objects.update(name="Lost", revision=F("revision") + 1, applied_epoch=F("applied_epoch") - 1)
+    round_of_all()
+    code, said = check(tenant, repair=True, yes=True)
+    assert (code, "newer tenant record" in said, record_of(tenant).name) == (1, True, "Lost")

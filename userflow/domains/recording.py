@@ -1,8 +1,8 @@
 """Record in a tenant's database what has become of its domains.
 
 The global database decides which domains are the tenant's; a change is made there first. Then the tenant's transaction
-compares its rows with the claims and writes audit events and webhook messages for the difference. If a transaction fails, or the
-tenant's cannot begin because the tenant is moved, a difference remains: the next change, the daily check and
+compares its rows with the claims and writes audit events and webhook messages for the difference. If a transaction fails, or
+the tenant's cannot begin because the tenant is moved, a difference remains: the next change, the daily check and
 `check_tenants --repair` record it, and `check_tenants` reports it. A tenant that is restored from a backup learns in the same
 way what has happened since.
 """

@@ -15,6 +15,7 @@ class Migration(migrations.Migration):
             fields=[
                 ("revision", models.PositiveBigIntegerField(db_default=0, default=0)),
                 ("applied_at", models.DateTimeField(null=True)),
+                ("applied_epoch", models.PositiveBigIntegerField(db_default=0, default=0)),
                 ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
                 ("name", models.CharField(max_length=255)),
                 (

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.db import connections
+from django.db.models import F
 
 from tenants.entering.context import in_tenant
 from tests.tenants.faults.test_one_tenant import gone
@@ -20,7 +21,7 @@ from userflow.accounts.models import Client, TenantClient
 New = Callable[[], TestTenant]
 # What only the admin API shows, or what the copy has of its own.
 ONLY_GLOBAL = {"tenant", "created_at", "updated_at", "last_used_at"}
-ONLY_COPY = {"applied_at"}
+ONLY_COPY = {"applied_at", "applied_epoch"}
 
 
 def new_client(tenant: TestTenant, **fields: Any) -> str:
@@ -145,6 +146,15 @@ def test_interrupted_change_is_mended(name: str, new_tenant: New) -> None:
     assert (copy.revision, differing(tenant)) == (row.revision + 2, [])
 
 
+def test_interrupted_creation_is_mended(new_tenant: New) -> None:
+    tenant = new_tenant()
+    with commits_fail("userflow_client"):
+        assert tenant.api.post(path(tenant), {"name": "Interrupted"}).status_code == 503
+    assert len(client_copies(tenant)) == 2
+    assert check(tenant, repair=True, yes=True)[0] == 0
+    assert (list(client_copies(tenant)), differing(tenant)) == ([str(tenant.client_id)], [])
+
+
 def test_concurrent_changes_leave_equal_copies(new_tenant: New) -> None:
     tenant = new_tenant()
     client_id = new_client(tenant)
@@ -171,6 +181,7 @@ def test_newer_copies_are_not_overwritten_silently(new_tenant: New) -> None:
     changed, lost = new_client(tenant), new_client(tenant)
     with in_tenant(tenant.id):
         TenantClient.objects.filter(pk=changed).update(name="Lost", revision=9)
+        TenantClient.objects.filter(pk=lost).update(applied_epoch=F("applied_epoch") - 1)
     # As if the global database were older than the client.
     Client.objects.filter(pk=lost).delete()
     code, said = check(tenant, repair=True, yes=True)
