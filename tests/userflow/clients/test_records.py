@@ -13,6 +13,7 @@ from tests.tenants.faults.test_one_tenant import gone
 from tests.tenants.records import client_copies, commits_fail, differing
 from tests.tenants.test_consistency import check
 from tests.tenants.test_records import round_of_all
+from tests.userflow.clients.keys import key_set, new_key, public_jwk
 from tests.userflow.clients.test_clients import path
 from tests.userflow.sessions.clients import make_client, own_token
 from tests.world import Api, TestTenant, assert_created
@@ -53,12 +54,14 @@ CHANGES: dict[str, Callable[[Api, str], Any]] = {
         at, {"token_endpoint_auth_method": "private_key_jwt", "jwks_uri": "https://shop.example/keys"}
     ),
     "first party": lambda api, at: api.patch(at, {"first_party": True}),
-    "security profile": lambda api, at: api.patch(at, {"security_profile": ""}),
+    "security profile": lambda api, at: api.patch(
+        at, {"security_profile": "fapi2", "jwks": key_set(public_jwk(new_key()))}
+    ),
     "logout address": lambda api, at: api.patch(at, {"backchannel_logout_uri": "https://shop.example/logout"}),
     "secret": lambda api, at: api.post(f"{at}/secret", {}),
-    "deactivated": lambda api, at: api.post(f"{at}/deactivate", {}),
+    "deactivated": lambda api, at: api.patch(f"{at}/deactivate", {}),
     "deactivated by PATCH": lambda api, at: api.patch(at, {"active": False}),
-    "activated": lambda api, at: [api.post(f"{at}/{verb}", {}) for verb in ("deactivate", "activate")][-1],
+    "activated": lambda api, at: [api.patch(f"{at}/{verb}", {}) for verb in ("deactivate", "activate")][-1],
     "deleted": lambda api, at: api.delete(at),
 }
 
@@ -94,7 +97,7 @@ WIDENING: dict[str, Callable[[Api, str], Any]] = {
     "name": CHANGES["name"],
     "redirect URIs": CHANGES["redirect URIs"],
     "secret": CHANGES["secret"],
-    "activated": lambda api, at: api.post(f"{at}/activate", {}),
+    "activated": lambda api, at: api.patch(f"{at}/activate", {}),
     "created": lambda api, at: api.post(at.rpartition("/")[0], {"name": "Never"}),
 }
 
@@ -104,7 +107,7 @@ def test_change_needs_the_database(change: Callable[[Api, str], Any], new_tenant
     tenant = new_tenant()
     client_id = new_client(tenant)
     if change is WIDENING["activated"]:
-        tenant.api.post(f"{path(tenant, client_id)}/deactivate", {})
+        tenant.api.patch(f"{path(tenant, client_id)}/deactivate", {})
     before = list(Client.objects.filter(tenant_id=tenant.id).order_by("pk").values())
     with gone(tenant):
         assert change(tenant.api, path(tenant, client_id)).status_code == 503
