@@ -28,7 +28,7 @@ from tests.tenants.test_consistency import check
 from tests.userflow.domains.conftest import _dns_server as _dns_server
 from tests.userflow.domains.conftest import name_server as name_server
 from tests.userflow.domains.dns_server import DnsServer
-from tests.world import Api, TestTenant, assert_created
+from tests.world import Api, TestTenant, assert_created, build_tenant
 from userflow.accounts.models import TenantClient
 
 New = Callable[[], TestTenant]
@@ -156,11 +156,14 @@ def test_webhooks_are_recorded(new_tenant: New) -> None:
 
 
 @pytest.mark.parametrize("offline", [True, False])
-def test_move_is_recorded(offline: bool, new_tenant: New, second: DatabaseServer) -> None:
-    tenant = new_tenant()
-    run_command("move_tenant", tenant.slug, second.name, offline=offline)
+def test_move_is_recorded(offline: bool, replicating: DatabaseServer) -> None:
+    # The server gets all new tenants.
+    tenant = build_tenant("moved")
+    assert stored(tenant).database.server_id == replicating.pk
+    said = run_command("move_tenant", tenant.slug, main_server().name, offline=offline)
+    assert ("Online: copying" in said) != offline
+    assert stored(tenant).database.server_id == main_server().pk
     record = record_of(tenant)
-    assert stored(tenant).database.server_id == second.pk
     assert (record.placement_revision, record.status, differing(tenant)) == (2, "active", [])
 
 
@@ -181,7 +184,10 @@ def test_restore_writes_present_records(operator: Api, new_tenant: New, tmp_path
     assert differing(tenant) == []
 
 
-def test_restored_deleted_tenant_has_present_records(operator: Api, new_tenant: New) -> None:
+def test_restored_deleted_tenant_has_present_records(
+    operator: Api, new_tenant: New, settings: Any, tmp_path: Path
+) -> None:
+    settings.DELETED_TENANT_BACKUP_DAYS, settings.BACKUP_FOLDER = 7, tmp_path
     tenant = new_tenant()
     patch(operator, tenant, name="Deleted")
     assert operator.delete(path(tenant), {"confirm": tenant.slug}).status_code == 200
