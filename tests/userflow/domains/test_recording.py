@@ -19,6 +19,7 @@ from tenants.models import DomainClaim, TenantDatabase
 from tenants.states import Purpose, State
 from tests.openid.application_sessions import cookie_of
 from tests.openid.sign_in_domains import DOMAINS, ApiAt, set_sign_in, sign_in_domain, verified_domain
+from tests.tenants.records import commits_fail, differing
 from tests.userflow.domains.dns_server import DnsServer
 from tests.world import Api, TestTenant
 from userflow.accounts.session_models import EndUserTicket
@@ -136,17 +137,28 @@ def test_verification_is_recorded_after_a_failure(home: TestTenant, name_server:
     assert (events(home), findings(home)) == (["added", "verified"], [])
 
 
-def test_sign_in_domain_is_recorded_after_a_failure(home: TestTenant, name_server: DnsServer) -> None:
+def test_change_of_sign_in_domain_that_fails_changes_nothing(home: TestTenant, name_server: DnsServer) -> None:
     first, second = sign_in_domain(home, name_server), verified_domain(home, name_server)
     with no_commit(home):
         assert set_sign_in(home, second, True).status_code == 503
-    assert ApiAt(host=second["domain"]).get(METADATA).status_code == 200
+    assert [ApiAt(host=row["domain"]).get(METADATA).status_code for row in (first, second)] == [200, 400]
+    assert (findings(home), differing(home)) == ([], [])
+    assert set_sign_in(home, second, True).status_code == 200
+    assert (events(home)[-2:], findings(home), differing(home)) == (["updated", "updated"], [], [])
+
+
+def test_sign_in_domain_is_recorded_after_an_interruption(home: TestTenant, name_server: DnsServer) -> None:
+    first, second = sign_in_domain(home, name_server), verified_domain(home, name_server)
+    with commits_fail("tenants_domainclaim"):
+        assert set_sign_in(home, second, True).status_code == 503
+    assert [ApiAt(host=row["domain"]).get(METADATA).status_code for row in (first, second)] == [200, 400]
     (found,) = findings(home)
-    assert f"{first['domain']} is not the sign-in domain any more" in found.message
-    assert f"{second['domain']} is the sign-in domain" in found.message
+    assert f"{first['domain']} is the sign-in domain" in found.message
+    assert f"{second['domain']} is not the sign-in domain any more" in found.message
+    assert repairs.repair(found) == ""
     # The same call again records it too.
     assert set_sign_in(home, second, True).status_code == 200
-    assert (events(home)[-2:], findings(home)) == (["updated", "updated"], [])
+    assert (findings(home), differing(home)) == ([], [])
 
 
 def test_deletion_that_fails_changes_nothing(home: TestTenant, name_server: DnsServer) -> None:
