@@ -15,7 +15,7 @@ from tenants.database_servers import marks, servers
 from tenants.lifecycle import warm_pool
 from tenants.lifecycle.capacity import main_server
 from tenants.models import DatabaseServer, Tenant, TenantDatabase, WarmDatabase
-from tests.tenants.conftest import check_tenants, databases_on, run_command
+from tests.tenants.conftest import check_tenants, connect_to, databases_on, run_command
 
 
 def found_about(subject: str) -> list[str]:
@@ -25,6 +25,12 @@ def found_about(subject: str) -> list[str]:
 def make_database(name: str) -> None:
     with servers.maintenance(main_server()) as raw:
         raw.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
+
+
+def rename_database(name: str, to: str) -> None:
+    with servers.maintenance(main_server()) as raw:
+        raw.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s", [name])
+        raw.execute(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(sql.Identifier(name), sql.Identifier(to)))
 
 
 def drop_database(name: str) -> None:
@@ -101,16 +107,26 @@ def test_missing_database_marks_tenant_failed_until_it_returns(
     new_bare_tenant: Callable[[], Tenant],
 ) -> None:
     tenant = new_bare_tenant()
-    drop_database(tenant.database.name)
+    name = tenant.database.name
+    rename_database(name, f"{name}_away")
     assert found_about(tenant.slug) == ["database missing"]
     (line,) = check_tenants(tenant.slug, repair=True, yes=True)
     assert line.startswith("failed\t")
     mapping = TenantDatabase.objects.get(pk=tenant.pk)
     assert (mapping.status, mapping.reason) == ("failed", "the database is missing")
     assert found_about(tenant.slug) == ["failed"]
-    make_database(tenant.database.name)
+    # Changes of a failed tenant are written when its database is back.
+    Tenant.objects.filter(pk=tenant.pk).update(name="Changed Since")
+    make_database(name)
+    check_tenants(repair=True, yes=True)
+    assert TenantDatabase.objects.get(pk=tenant.pk).status == "failed"
+    drop_database(name)
+    rename_database(f"{name}_away", name)
     check_tenants(repair=True, yes=True)
     assert TenantDatabase.objects.get(pk=tenant.pk).status == "active"
+    with connect_to(tenant) as raw:
+        written = raw.execute("SELECT name, status FROM tenants_tenantrecord").fetchone()
+    assert written == ("Changed Since", "active")
 
 
 def test_suspended_tenant_without_database_stays_suspended(new_bare_tenant: Callable[[], Tenant]) -> None:
