@@ -10,13 +10,11 @@ from typing import Any
 import pytest
 
 from identity_platform.audit.models import PlatformEvent
-from tenants.entering import lookup
 from tenants.entering.context import in_tenant
-from tenants.models import TenantDatabase
 from tenants.settings.declarations import SETTINGS
-from tenants.states import State
 from tests.console.staff import new_operator, new_tenant_admin
 from tests.openid.sign_in_domains import set_sign_in, verified_domain
+from tests.tenants.records import sessions_locked
 from tests.userflow.domains.conftest import _dns_server, name_server  # noqa: F401  # fixtures
 from tests.userflow.domains.dns_server import DnsServer
 from tests.userflow.mailbox import mails_to
@@ -167,16 +165,10 @@ def test_client_that_still_has_first_party_sessions_counts_as_one(tenant: TestTe
     assert Api().post("/uflow/auth/enduser/login", login).status_code == 200
     path = clients_of(tenant, app["client_id"])
     weak = WEAK["machine"](tenant)
-    # While the tenant is busy, its sessions go on.
-    TenantDatabase.objects.filter(pk=tenant.id).update(status=State.MIGRATING)
-    lookup.forget()
-    try:
+    with sessions_locked(tenant):
         assert tenant.api.patch(path, {"first_party": False}).status_code == 200
         assert is_rejected(weak.post(f"{path}/secret", {}))
         assert is_rejected(weak.patch(path, {"redirect_uris": [ATTACKER]}))
-    finally:
-        TenantDatabase.objects.filter(pk=tenant.id).update(status=State.ACTIVE)
-        lookup.forget()
     apply_changes(tenant.id)
     assert weak.post(f"{path}/secret", {}).status_code == 200
 

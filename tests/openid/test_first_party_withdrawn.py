@@ -11,8 +11,8 @@ from tests.console.staff import new_tenant_admin
 from tests.openid.logout_receiver import LogoutReceiver
 from tests.openid.logout_scene import Scene, deliver, listens, scene_of, succeeds
 from tests.openid.relying_party import CALLBACK, query_of
+from tests.tenants.records import sessions_locked
 from tests.userflow.sessions.aged import aged
-from tests.userflow.webhooks.test_logout_tokens import busy
 from tests.world import Api, TestTenant
 from userflow.clients.models import PendingClientChange
 
@@ -59,9 +59,9 @@ def test_withdrawal_keeps_what_consent_covers(scope: str, kept: bool, tenant: Te
     assert (refreshed(scene).status_code == 200) is kept
 
 
-def test_withdrawal_at_a_busy_tenant_applies_later(new_tenant: Callable[[], TestTenant]) -> None:
+def test_withdrawal_that_sessions_cannot_follow_applies_later(new_tenant: Callable[[], TestTenant]) -> None:
     scene = scene_of(new_tenant(), None)
-    with busy(scene.tenant):
+    with sessions_locked(scene.tenant):
         withdrawn(scene)
     deliver()
     assert not PendingClientChange.objects.filter(tenant_id=scene.tenant.id).exists()

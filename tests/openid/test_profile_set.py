@@ -10,11 +10,11 @@ from tests.openid.logout_scene import deliver
 from tests.openid.profiled_application import ProfiledApplication, profiled_application
 from tests.openid.relying_party import Application, page_of, query_of, register_application
 from tests.openid.test_code_exchange import is_active
+from tests.tenants.records import sessions_locked
 from tests.userflow.clients.keys import key_set, new_key, public_jwk
 from tests.userflow.clients.test_clients import path
 from tests.userflow.sessions.aged import aged
 from tests.userflow.sessions.clients import basic, form, make_client, own_token
-from tests.userflow.webhooks.test_logout_tokens import busy
 from tests.world import Api, TestTenant
 from userflow.accounts.session_models import EndUserSession
 from userflow.clients.models import PendingClientChange
@@ -107,11 +107,11 @@ def test_request_that_was_not_pushed_ends_when_it_has_to_be(tenant: TestTenant) 
     assert app.browser.get(begun).status_code == 400
 
 
-def test_profile_of_a_busy_tenants_client_counts_at_once(new_tenant: Callable[[], TestTenant]) -> None:
+def test_profile_that_sessions_cannot_follow_counts_at_once(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     app, other = application(tenant), application(tenant)
     tokens = exchanged(app)
-    with busy(tenant):
+    with sessions_locked(tenant):
         set_profile(app)
     assert PendingClientChange.objects.filter(pk=app.client["client_id"]).exists()
     # The session has not ended yet, but nothing takes its token.

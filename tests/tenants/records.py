@@ -9,6 +9,7 @@ from tenants.entering.context import in_tenant
 from tenants.models import TenantRecord
 from tenants.records.tenant_records import TENANTS
 from tenants.states import Purpose
+from tests.tenants.conftest import connect_to
 from tests.world import TestTenant
 from userflow.accounts.client_records import CLIENTS
 from userflow.accounts.models import TenantClient
@@ -28,6 +29,14 @@ def record_of(tenant: TestTenant) -> TenantRecord:
 def client_copies(tenant: TestTenant) -> dict[str, TenantClient]:
     with in_tenant(tenant.id, Purpose.INSPECT):
         return {str(copy.pk): copy for copy in TenantClient.objects.all()}
+
+
+@contextmanager
+def sessions_locked(tenant: TestTenant) -> Iterator[None]:
+    """Lock the sessions of end users: a client can be changed, and its sessions cannot follow yet."""
+    with connect_to(tenant.row) as raw, raw.transaction():
+        raw.execute("LOCK TABLE userflow_endusersession IN ACCESS EXCLUSIVE MODE")
+        yield
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from django.db import connections
 from django.db.models import F
 
 from tenants.entering.context import in_tenant
+from tenants.models import TenantDatabase
 from tests.tenants.faults.test_one_tenant import gone
 from tests.tenants.records import client_copies, commits_fail, differing
 from tests.tenants.test_consistency import check
@@ -112,6 +113,20 @@ def test_change_needs_the_database(change: Callable[[Api, str], Any], new_tenant
     with gone(tenant):
         assert change(tenant.api, path(tenant, client_id)).status_code == 503
     assert list(Client.objects.filter(tenant_id=tenant.id).order_by("pk").values()) == before
+    assert differing(tenant) == []
+
+
+@pytest.mark.parametrize("state", ["moving", "migrating"])
+def test_change_needs_a_tenant_without_job(state: str, new_tenant: New) -> None:
+    tenant = new_tenant()
+    client_id = new_client(tenant)
+    mapping = TenantDatabase.objects.filter(pk=tenant.id)
+    mapping.update(status=state)
+    changed, deactivated = (CHANGES[name](tenant.api, path(tenant, client_id)) for name in ("name", "deactivated"))
+    mapping.update(status="active")
+    assert (changed.status_code, changed.json()["code"], deactivated.status_code) == (503, "tenant_busy", 200)
+    assert (Client.objects.get(pk=client_id).name, Client.objects.get(pk=client_id).active) == ("Shop", False)
+    round_of_all()
     assert differing(tenant) == []
 
 

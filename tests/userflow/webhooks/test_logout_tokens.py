@@ -29,6 +29,7 @@ from tests.openid.logout_scene import (
     suspension,
 )
 from tests.tenants.conftest import run_command
+from tests.tenants.records import sessions_locked
 from tests.world import TestTenant
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
@@ -251,11 +252,11 @@ def test_client_of_busy_tenant_gets_logout_tokens_later(
     assert not PendingClientChange.objects.filter(tenant_id=scene.tenant.id).exists()
 
 
-def test_address_set_at_a_busy_tenant_applies_later(
+def test_address_that_sessions_cannot_follow_applies_later(
     new_tenant: Callable[[], TestTenant], receiver: LogoutReceiver
 ) -> None:
     scene = scene_of(new_tenant(), None)
-    with busy(scene.tenant):
+    with sessions_locked(scene.tenant):
         succeeds(scene.tenant.api.patch(scene.client_path, {"backchannel_logout_uri": receiver.url}))
     deliver()
     rp_initiated_logout(scene)
