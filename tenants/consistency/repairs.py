@@ -295,6 +295,8 @@ def _stamp(mapping: TenantDatabase) -> None:
     with databases.job_lock(mapping.server, mapping.pk):
         transitions.reload_mapping(mapping)
         marks.stamp_unmarked(mapping.server, mapping.name, mapping.pk)
+        # The new row has the mark alone.
+        reconciling.apply_all(mapping.pk, direct=True)
 
 
 def _shared_domains() -> Iterator[Finding]:
