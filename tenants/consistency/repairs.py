@@ -202,7 +202,6 @@ def _mark_failed(mapping: TenantDatabase) -> None:
 def _activate(mapping: TenantDatabase) -> None:
     with databases.job_lock(mapping.server, mapping.pk), transaction.atomic():
         transitions.change_state(mapping.pk, State.ACTIVE, only_from=State.FAILED)
-        # Nothing was written while the database was missing.
         reconciling.apply_all(mapping.pk)
 
 
@@ -295,7 +294,6 @@ def _stamp(mapping: TenantDatabase) -> None:
     with databases.job_lock(mapping.server, mapping.pk):
         transitions.reload_mapping(mapping)
         marks.stamp_unmarked(mapping.server, mapping.name, mapping.pk)
-        # The new row has the mark alone.
         reconciling.apply_all(mapping.pk, direct=True)
 
 
