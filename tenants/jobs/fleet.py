@@ -15,6 +15,7 @@ from uuid import UUID
 from django.db import DatabaseError
 from django.db.models import Q
 
+from identity_platform.api.errors import ApiError
 from identity_platform.audit.writer import record_for_platform
 from tenants import job_steps
 from tenants.copies import databases
@@ -172,7 +173,7 @@ def _migrate_alone(mapping: TenantDatabase, recordings: dict[Applied, Recording]
         with suppress(WrongState):
             change_state(stored_mapping.pk, State.MIGRATING, only_from=State.ACTIVE, by_job=True)
     job_steps.completed("migrating")
-    problem: UpgradeFailed | DatabaseError | None = None
+    problem: UpgradeFailed | DatabaseError | ApiError | None = None
     reason, ran = "", []
     try:
         ran = upgrade(DatabaseTarget.for_maintenance(mapping.server, stored_mapping.name), recordings)
@@ -180,7 +181,7 @@ def _migrate_alone(mapping: TenantDatabase, recordings: dict[Applied, Recording]
             _mark(mapping, stored_mapping.name)
         # A database of the release before has none.
         reconciling.apply_all(stored_mapping.pk, direct=True)
-    except (UpgradeFailed, DatabaseError) as failure:
+    except (UpgradeFailed, DatabaseError, ApiError) as failure:
         problem, reason = failure, why(failure)
     job_steps.completed("migrated")
     fields = {"reason": reason} if reason else {"reason": "", "schema_version": current}

@@ -323,7 +323,7 @@ def switch(
 ) -> None:
     """Make a filled copy the tenant's database, and reserve the old one as a copy in its place.
 
-    It gets the present record of the tenant first; a `restored` one also those of clients, in place of what it has.
+    It gets the present records of the tenant and its clients first, a `restored` one also in place of newer ones.
     """
     fence_counters.advance(mapping.server)
     with changing_tenant(mapping.pk, direct=True):
@@ -344,7 +344,7 @@ def switch(
         if restored:
             # The backup may have webhook endpoints. If it has none, the deliverer deletes this row again.
             WebhookTenant.objects.update_or_create(tenant_id=mapping.pk, defaults={"touched_at": now()})
-            reconciling.apply_others(mapping.pk, direct=True, newer=True)
+        reconciling.apply_others(mapping.pk, direct=True, newer=restored)
         WarmDatabase.objects.filter(name=name).update(server=mapping.server, name=mapping.name)
         record_for_platform(action, tenant_id=mapping.pk, target=("tenant", mapping.pk), details=details)
     lookup.forget()
