@@ -22,7 +22,7 @@ from identity_platform.postgresql.transactions import set_timeout
 from identity_platform.transfer.report import Tally
 from tenants.entering.target import TENANT_ALIAS
 from userflow.accounts.event_payloads import person
-from userflow.accounts.models import EndUser, Group, GroupMembership, Role, RoleBinding
+from userflow.accounts.models import LOCAL, EndUser, Group, GroupMembership, Role, RoleBinding
 from userflow.credentials import unused_registrations
 from userflow.errors import ExternalIdTaken
 from userflow.events.outbox import publish, publish_for_each
@@ -39,7 +39,7 @@ class Staged:
     created_at: datetime
     name: str | None = None
     active: bool = True
-    provider: str = "local"
+    provider: str = LOCAL
     client_id: UUID | None = None
     password_hash: str = ""
     language: str | None = None
