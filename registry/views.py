@@ -109,7 +109,7 @@ class RegistryViewSet(InTenantViewSet):
         contract: Contract = getattr(self, self.action).contract
         body = self.valid(contract.body) if contract.body else {}
         # Most calls have no query and only its optional tenant to look for.
-        has_query = self.request.META["QUERY_STRING"] or contract.query is not NamedTenant
+        has_query = self.request.META.get("QUERY_STRING") or contract.query is not NamedTenant
         query = self.valid_query(contract.query) if contract.query and has_query else {}
         tenant_id = tenant_at(self.request, query.pop("tenant_id", None))
         lookup.find(tenant_id).check(Purpose.INSPECT)

@@ -11,7 +11,8 @@ from django.urls.resolvers import RoutePattern
 class PathIndex(URLResolver):
     """Patterns of which only those are tried that begin like the path; all else, `reverse` included, is Django's.
 
-    A path without converters finds its own pattern, also if an earlier one with converters matches it.
+    A path without converters finds its own pattern, also if an earlier one with converters matches it. Its match is the same
+    object for all requests: nothing changes one.
     """
 
     def __init__(
@@ -47,9 +48,19 @@ class PathIndex(URLResolver):
     def _resolver_of(self, patterns: list[URLPattern | URLResolver]) -> URLResolver:
         return URLResolver(self.pattern, patterns, self.default_kwargs)
 
+    @cached_property
+    def _matches(self) -> dict[str, ResolverMatch]:
+        """Return the matches of whole paths, none if they depend on what the route of this index captures."""
+        if self.pattern.converters:
+            return {}
+        paths, _, _ = self._resolvers
+        return {(path := f"{self.pattern}{rest}"): resolver.resolve(path) for rest, resolver in paths.items()}
+
     def resolve(self, path: str) -> ResolverMatch:
         """Return the match of a path. Raises Resolver404."""
-        match = self.pattern.match(str(path))
+        if (known := self._matches.get(path)) is not None:
+            return known
+        match = self.pattern.match(path)
         rest = match[0] if match else ""
         paths, segments, others = self._resolvers
         resolver = paths.get(rest) or segments.get(rest.partition("/")[0]) or others
