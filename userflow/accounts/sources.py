@@ -14,7 +14,7 @@ from userflow.accounts.models import LOCAL, Account, EndUser
 DIRECTORY_FIELDS: Final = ("app_metadata", "email", "metadata", "name")
 
 # End users who may get a link to set a password. The name of another provider counts only with a verified address: it may have
-# been chosen by whoever registered the address first.
+# been chosen by the caller who registered the address first.
 MAY_RESET_PASSWORD: Final = Q(provider=LOCAL) | Q(email_verified_at=None)
 
 
