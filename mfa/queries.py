@@ -10,12 +10,12 @@ from functools import cache
 from uuid import UUID
 
 import orjson
-from django.db import connections
 
 from identity_platform.api.email_addresses import email_key
 from identity_platform.audit.origin import current_origin
 from identity_platform.audit.writer import count_events
 from identity_platform.crypto import hash_token
+from identity_platform.postgresql.statements import fetch_row
 from mfa.totp.models import TotpSecret
 from mfa.users import find_user
 from mfa.webauthn.models import Passkey
@@ -196,9 +196,7 @@ def count_attempt(
         **asdict(assertion),
         **_RULE,
     }
-    with connections[realm.alias].cursor() as cursor:
-        cursor.execute(_statements(realm)[0], values)
-        row = cursor.fetchone()
+    row = fetch_row(realm.alias, _statements(realm)[0], values)
     if row is None:
         return None
     *of_user, budget, failures, client_id, amr, ceremony, challenge_client = row[:10]
@@ -269,9 +267,7 @@ def use_factor(
         **_NO_USE,
         **(asdict(use) if use is not None else {}),
     }
-    with connections[realm.alias].cursor() as cursor:
-        cursor.execute(_statements(realm)[1], values)
-        row = cursor.fetchone()
+    row = fetch_row(realm.alias, _statements(realm)[1], values)
     if row is None:
         raise FactorUnusable if login is None else NotSignedInByTicket
     user.password, user.email_verified_at, ticket, factor = row

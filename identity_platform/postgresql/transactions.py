@@ -2,6 +2,8 @@
 
 from django.db import connections
 
+from identity_platform.postgresql.statements import execute
+
 
 def advisory_lock(alias: str, number: int, subject: str | None = None) -> None:
     """Wait for the advisory lock of this number, and of this subject if there is one; take it until the transaction ends.
@@ -17,17 +19,14 @@ def advisory_lock(alias: str, number: int, subject: str | None = None) -> None:
 
 def read_one_snapshot(alias: str, *, read_only: bool) -> None:
     """Let all statements see the database as the first of them does. Call it before the first."""
-    with connections[alias].cursor() as cursor:
-        cursor.execute(f"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ{', READ ONLY' if read_only else ''}")
+    execute(alias, f"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ{', READ ONLY' if read_only else ''}")
 
 
 def set_timeout(alias: str, name: str, milliseconds: int) -> None:
     """Set a timeout of the server, by its name, until the transaction ends; 0 is none."""
-    with connections[alias].cursor() as cursor:
-        cursor.execute(f"SET LOCAL {name} = {milliseconds:d}")
+    execute(alias, f"SET LOCAL {name} = {milliseconds:d}")
 
 
 def lift_timeouts(alias: str) -> None:
     """Let statements and the pauses between them last as long as they take, until the transaction ends."""
-    with connections[alias].cursor() as cursor:
-        cursor.execute("SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0")
+    execute(alias, "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0")

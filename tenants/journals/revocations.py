@@ -19,6 +19,7 @@ from django.utils.timezone import now
 
 from identity_platform.crypto import keyed_digest
 from identity_platform.postgresql.statement_timeout import no_timeout
+from identity_platform.postgresql.statements import execute
 from identity_platform.postgresql.transactions import lift_timeouts
 from identity_platform.restoring import Closed, Journaled, Match, Revocation
 from tenants import keys
@@ -122,18 +123,18 @@ def _store(tenant_id: UUID, rows: Sequence[UndeliveredRevocation]) -> None:
     newest = {(row.kind, _journaled(tenant_id, row.kind, bytes(row.digest))): row for row in rows}
     # In one order, so that two processes do not deadlock.
     entries = sorted(newest.items(), key=lambda entry: entry[0])
-    with connections[GLOBAL_ALIAS].cursor() as cursor:
-        cursor.execute(
-            _STORE,
-            [
-                tenant_id,
-                [kind for (kind, _), _ in entries],
-                [digest for (_, digest), _ in entries],
-                [row.revoked for _, row in entries],
-                [row.noted_at for _, row in entries],
-                [row.ends_at for _, row in entries],
-            ],
-        )
+    execute(
+        GLOBAL_ALIAS,
+        _STORE,
+        [
+            tenant_id,
+            [kind for (kind, _), _ in entries],
+            [digest for (_, digest), _ in entries],
+            [row.revoked for _, row in entries],
+            [row.noted_at for _, row in entries],
+            [row.ends_at for _, row in entries],
+        ],
+    )
 
 
 def _journaled(tenant_id: UUID, kind: str, digest: bytes) -> bytes:

@@ -10,6 +10,7 @@ from django.db.models import Q
 from django.utils.timezone import now
 
 from identity_platform.audit.writer import record_for_each_in_tenant
+from identity_platform.postgresql.statements import execute
 from userflow.accounts.event_payloads import person
 from userflow.accounts.models import DEFAULT_ROLE, EndUser, Group, Role, RoleBinding
 from userflow.accounts.realms import END_USERS
@@ -148,8 +149,7 @@ def update(changes: Sequence[Change], config: DirectoryConfig) -> None:
         unused_registrations.release_addresses(
             [change.email_key for change in changes if change.changes_address], to="directory"
         )
-    with connections["tenant"].cursor() as cursor:
-        cursor.execute(_UPDATE, [moment, moment, ids, *columns])
+    execute("tenant", _UPDATE, [moment, moment, ids, *columns])
     index_after_commit({change.person.user_id: change.email_key for change in changes if change.changes_address})
     if moved:
         # As with every change of an address: sessions end, a pending verification is dropped, and links to set a password

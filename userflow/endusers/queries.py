@@ -17,6 +17,7 @@ from identity_platform.api.email_addresses import search_key
 from identity_platform.api.pagination import offset
 from identity_platform.api.totals import total_of
 from identity_platform.postgresql.json_pages import Query, Slice, json_time, read_page
+from identity_platform.postgresql.statements import fetch_row, fetch_rows
 from tenants.backend.raw import PLANNED_EACH_TIME
 from tenants.entering.target import current_target
 from userflow.accounts.models import EndUserCount
@@ -258,9 +259,7 @@ def _in_utc(rows: str) -> str:
 
 def one_end_user(user_id: UUID) -> orjson.Fragment | None:
     """Return one end user as ready JSON, or None."""
-    with connections["tenant"].cursor() as cursor:
-        cursor.execute(_ONE, [user_id])
-        row = cursor.fetchone()
+    row = fetch_row("tenant", _ONE, [user_id])
     return orjson.Fragment(row[0]) if row else None
 
 
@@ -274,16 +273,13 @@ class ExportedUser(NamedTuple):
 def exported_page(*, after: UUID | None, limit: int, hashes: bool, default_client: UUID) -> list[ExportedUser]:
     """Return the rows of an export after this id, in the order of the ids, with password hashes or without."""
     values = {"after": after, "limit": limit, "hashes": hashes, "client": default_client}
-    with connections["tenant"].cursor() as cursor:
-        cursor.execute(_FIRST_EXPORTED if after is None else _NEXT_EXPORTED, values)
-        return [ExportedUser(*row) for row in cursor.fetchall()]
+    rows = fetch_rows("tenant", _FIRST_EXPORTED if after is None else _NEXT_EXPORTED, values)
+    return [ExportedUser(*row) for row in rows]
 
 
 def table_exceeds(number_of_bytes: int) -> bool:
     """Return whether the table of users is larger than this."""
-    with connections["tenant"].cursor() as cursor:
-        cursor.execute("SELECT pg_relation_size('userflow_enduser') > %s", [number_of_bytes])
-        return bool(cursor.fetchone()[0])
+    return bool(fetch_row("tenant", "SELECT pg_relation_size('userflow_enduser') > %s", [number_of_bytes])[0])
 
 
 class WrongCount(NamedTuple):
@@ -297,9 +293,7 @@ class WrongCount(NamedTuple):
 
 def wrong_counts() -> list[WrongCount]:
     """Return the counters that are wrong."""
-    with connections["tenant"].cursor() as cursor:
-        cursor.execute(_WRONG_COUNTS)
-        rows = cursor.fetchall()
+    rows = fetch_rows("tenant", _WRONG_COUNTS)
     return [WrongCount(active, client_id, provider, int(number)) for active, client_id, provider, number in rows]
 
 

@@ -7,6 +7,7 @@ from rest_framework.response import Response
 
 from identity_platform.api import valkey
 from identity_platform.api.views import ApiViewSet, endpoint
+from identity_platform.postgresql.statements import fetch_row
 from tenants.database_servers import fences
 from userflow.sessions.permissions import Anyone
 
@@ -14,9 +15,7 @@ from userflow.sessions.permissions import Anyone
 def database_answers() -> bool:
     """Return whether the global database executes a statement within the statement timeout of requests."""
     try:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT 1")
-            cursor.fetchone()
+        fetch_row("default", "SELECT 1")
     except Error:
         # The next probe opens a new connection.
         connection.close()

@@ -14,6 +14,7 @@ import orjson
 from django.conf import settings
 from django.db import connection, connections
 
+from identity_platform.postgresql.statements import fetch_row
 from tenants.addresses.issuers import issuer_of
 from tenants.entering import lookup
 from tenants.entering.context import in_tenant
@@ -74,9 +75,7 @@ def principal_of(
 
 
 def _admin(claims: Claims) -> Principal:
-    with connection.cursor() as cursor:
-        cursor.execute(ADMIN_STATE, [claims.get("sid"), claims["sub"]])
-        row = cursor.fetchone()
+    row = fetch_row("default", ADMIN_STATE, [claims.get("sid"), claims["sub"]])
     if row is None:
         raise SessionInactive
     age, unused, auth_time, amr, acr, username, email, tenant_id, mfa_methods, roles_text = row[lookup.WIDTH :]

@@ -18,6 +18,7 @@ from django.db.models import QuerySet
 from django.db.models.expressions import RawSQL
 
 from identity_platform.postgresql.row_errors import unique_or
+from identity_platform.postgresql.statements import execute, fetch_rows
 from identity_platform.postgresql.transactions import set_timeout
 from identity_platform.transfer.report import Tally
 from tenants.entering.target import TENANT_ALIAS
@@ -149,15 +150,12 @@ def stage(users: Iterable[Staged]) -> None:
 
 def external_ids_taken() -> set[int]:
     """Return the lines whose external id belongs to another user, also of an earlier line."""
-    with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute(_EXTERNAL_IDS_TAKEN)
-        return {line for (line,) in cursor.fetchall()}
+    return {line for (line,) in fetch_rows(TENANT_ALIAS, _EXTERNAL_IDS_TAKEN)}
 
 
 def leave_out(lines: Iterable[int]) -> None:
     """Remove these lines from the temporary table."""
-    with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute("DELETE FROM importing WHERE line = ANY(%s)", [list(lines)])
+    execute(TENANT_ALIAS, "DELETE FROM importing WHERE line = ANY(%s)", [list(lines)])
 
 
 def insert(moment: datetime, *, dry_run: bool = False) -> dict[int, UUID]:
@@ -197,9 +195,7 @@ def update(lines: Sequence[int], *, dry_run: bool = False) -> dict[int, UUID]:
 
 def permissions_of(lines: Sequence[int]) -> dict[int, list[str]]:
     """Return the permissions of the users who have these lines' addresses, by line; without lines of users who hold none."""
-    with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute(_HELD, [list(lines)])
-        return {line: _json(permissions) for line, permissions in cursor.fetchall()}
+    return {line: _json(permissions) for line, permissions in fetch_rows(TENANT_ALIAS, _HELD, [list(lines)])}
 
 
 def bind(
@@ -210,13 +206,12 @@ def bind(
     if not distinct_pairs:
         return []
     users, others = [user for user, _ in distinct_pairs], [other for _, other in distinct_pairs]
-    with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute(
-            f"INSERT INTO {model._meta.db_table} (user_id, {column}, created_at) SELECT u, o, now()"
-            f" FROM unnest(%s::uuid[], %s::uuid[]) AS pair(u, o) ON CONFLICT DO NOTHING RETURNING user_id, {column}",
-            [users, others],
-        )
-        return list(cursor.fetchall())
+    return fetch_rows(
+        TENANT_ALIAS,
+        f"INSERT INTO {model._meta.db_table} (user_id, {column}, created_at) SELECT u, o, now()"
+        f" FROM unnest(%s::uuid[], %s::uuid[]) AS pair(u, o) ON CONFLICT DO NOTHING RETURNING user_id, {column}",
+        [users, others],
+    )
 
 
 def roles(names: Iterable[str]) -> dict[str, Named]:
@@ -237,12 +232,8 @@ def _named(table: str, names: Iterable[str], permissions: str) -> dict[str, Name
     distinct_names = sorted(set(names))
     if not distinct_names:
         return {}
-    with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute(_NAMED.format(table=table, permissions=permissions), [distinct_names])
-        return {
-            requested_name: Named(row_id, name, frozenset(_json(said)))
-            for requested_name, row_id, name, said in cursor.fetchall()
-        }
+    rows = fetch_rows(TENANT_ALIAS, _NAMED.format(table=table, permissions=permissions), [distinct_names])
+    return {requested_name: Named(row_id, name, frozenset(_json(said))) for requested_name, row_id, name, said in rows}
 
 
 def _json(value: str | list[str]) -> list[str]:

@@ -30,6 +30,7 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Now
 from django.utils.timezone import now
 
+from identity_platform.postgresql.statements import fetch_row
 from identity_platform.postgresql.transactions import advisory_lock
 from tenants.entering.context import current_tenant, tenant_atomic
 from tenants.entering.target import TENANT_ALIAS
@@ -273,6 +274,4 @@ def highest_id_and_writers(endpoint_id: UUID) -> tuple[int, list[str]]:
 
 def any_still_writing(writers: list[str]) -> bool:
     """Return whether one of these transactions is still open."""
-    with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute(_STILL_WRITING, [writers])
-        return bool(cursor.fetchone()[0])
+    return bool(fetch_row(TENANT_ALIAS, _STILL_WRITING, [writers])[0])
