@@ -80,9 +80,6 @@ class BackupCode(models.Model):
     class Meta:
         abstract = True
 
-    def __str__(self) -> str:
-        return "used" if self.used_at else "unused"
-
 
 class AdminBackupCode(BackupCode):
     user = models.ForeignKey(AdminUser, on_delete=models.CASCADE, related_name="backup_codes")

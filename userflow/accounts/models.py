@@ -229,9 +229,6 @@ class EndUserCount(TenantModel):
     class Meta:
         indexes = [models.Index(fields=["provider", "active", "client_id"], name="end_user_count_kind")]
 
-    def __str__(self) -> str:
-        return str(self.users)
-
 
 # Every registered end user is bound to it: the "default associations" of the specification.
 DEFAULT_ROLE = "user"
@@ -289,9 +286,6 @@ class RoleBinding(TenantModel):
         constraints = [models.UniqueConstraint(fields=["user", "role"], name="role_binding_unique")]
         indexes = [models.Index(fields=["role", "-created_at", "-id"], name="role_binding_newest_first")]
 
-    def __str__(self) -> str:
-        return f"{self.user_id} {self.role_id}"
-
 
 class Group(TenantModel):
     """A named set of end users, with roles that all of them have."""
@@ -327,9 +321,6 @@ class GroupMembership(TenantModel):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["group", "user"], name="group_membership_unique")]
         indexes = [models.Index(fields=["group", "-created_at", "-id"], name="group_membership_newest_first")]
-
-    def __str__(self) -> str:
-        return f"{self.group_id} {self.user_id}"
 
 
 PUBLIC, CONFIDENTIAL = "public", "confidential"

@@ -90,9 +90,6 @@ class WebhookEndpoint(TenantModel):
         endpoints = cls._base_manager.filter(pk__in=[match.pk for match in matches])
         endpoints.update(enabled=False, disabled_reason=cls.BY_ADMIN, updated_at=timezone.now())
 
-    def __str__(self) -> str:
-        return str(self.id)
-
 
 class WebhookMessage(TenantModel):
     """One event on its way to one endpoint.
@@ -133,9 +130,6 @@ class WebhookMessage(TenantModel):
             models.Index(fields=["settled_at"], name="webhook_message_settled"),
             models.Index(fields=["subject_id"], name="webhook_message_subject"),
         ]
-
-    def __str__(self) -> str:
-        return self.message_id
 
     @classmethod
     def expired(cls, moment: datetime) -> models.Q:

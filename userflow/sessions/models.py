@@ -31,9 +31,6 @@ class SigningKeyBase(Expiring):
     class Meta:
         abstract = True
 
-    def __str__(self) -> str:
-        return self.kid
-
     @property
     def algorithm(self) -> str:
         """The only algorithm that this key signs with."""
@@ -72,6 +69,3 @@ class RevokedToken(Expiring):
 
     class Meta:
         indexes = [models.Index(fields=["expires_at"], name="revoked_token_expiry")]
-
-    def __str__(self) -> str:
-        return self.jti
