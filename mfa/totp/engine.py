@@ -28,7 +28,6 @@ _MASK = 5
 
 
 def new_secret() -> bytes:
-    """Return a new secret."""
     return secrets.token_bytes(SECRET_BYTES)
 
 

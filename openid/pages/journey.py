@@ -367,7 +367,6 @@ class SignedInPage(JourneyPage):
 
     @property
     def user(self) -> EndUser:
-        """Return the user of the session."""
         return self.own_session.user
 
     def _answer(self, request: HttpRequest, **kwargs: object) -> HttpResponse:

@@ -40,7 +40,6 @@ def change(tenant: Tenant, slug: str) -> str:
 
 
 def reserve(tenant_id: UUID, slug: str) -> None:
-    """Reserve a slug to the tenant."""
     FormerSlug.objects.update_or_create(slug=slug.lower(), defaults={"tenant_id": tenant_id})
 
 

@@ -297,5 +297,4 @@ def _members(member: str, pairs: Iterable[tuple[UUID, UUID]], known: Mapping[UUI
 
 
 def publish_finished(import_id: UUID, tally: Tally) -> None:
-    """Publish `import.finished` with the counts."""
     publish("import.finished", {"import_id": import_id, **tally.counts()})
