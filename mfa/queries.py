@@ -253,16 +253,13 @@ def use_factor(
     otherwise call it in the realm's transaction. Raises FactorUnusable, NotSignedInByTicket (401, the ticket was used
     meanwhile).
     """
-    user, login, origin = attempt.user, attempt.login, current_origin()
+    user, login = attempt.user, attempt.login
     values = {
         "user_id": user.pk,
         "ticket": login.digest if login is not None else None,
         "factor": kind,
         "budget": attempt.budget,
-        "actor_kind": origin.actor_kind,
-        "actor_id": origin.actor_id,
-        "address": origin.address,
-        "request_id": origin.request_id,
+        **current_origin().audit_columns(),
         "audit": orjson.dumps(audit).decode() if audit is not None else None,
         **_NO_USE,
         **(asdict(use) if use is not None else {}),

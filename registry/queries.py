@@ -150,17 +150,13 @@ def record_reads(
 
     False, with nothing stored, if one of the credentials has changed since it was read.
     """
-    origin = current_origin()
     values: dict[str, SqlValue] = {
         "ids": [row.pk for row in credentials],
         "secrets": [bytes(row.secret) for row in credentials],
         "expiries": [row.expires_at for row in credentials],
         "read_at": at,
         "action": action,
-        "actor_kind": origin.actor_kind,
-        "actor_id": origin.actor_id,
-        "address": origin.address,
-        "request_id": origin.request_id,
+        **current_origin().audit_columns(),
         "details": orjson.dumps(details).decode(),
         "tenant_id": tenant_id,
     }

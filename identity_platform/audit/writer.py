@@ -38,17 +38,13 @@ _FOR_EACH_ON_PLATFORM = (
 def _values(
     action: str, outcome: str, target: tuple[str, object] | None, details: Mapping[str, object] | None
 ) -> dict[str, SqlValue]:
-    origin = current_origin()
     kind, target_id = target or ("", "")
     return {
         "action": action,
         "outcome": outcome,
-        "actor_kind": origin.actor_kind,
-        "actor_id": origin.actor_id,
+        **current_origin().audit_columns(),
         "target_kind": kind,
         "target_id": str(target_id),
-        "address": origin.address,
-        "request_id": origin.request_id,
         "details": orjson.dumps(details or {}, default=str).decode(),
     }
 

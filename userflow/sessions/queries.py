@@ -64,7 +64,7 @@ WITH owner AS (
 ), audit_event AS (
   INSERT INTO {events} (action, outcome, actor_kind, actor_id, target_kind, target_id, address, request_id, details{tenant})
   SELECT 'signin.succeeded', 'success', %(actor_kind)s::text, %(actor_id)s::text, 'user', owner.id::text,
-    %(origin_address)s::text, %(request_id)s::text, jsonb_build_object('amr', %(session_amr)s::jsonb){tenant_value}
+    %(address)s::text, %(request_id)s::text, jsonb_build_object('amr', %(session_amr)s::jsonb){tenant_value}
   FROM owner
 )
 SELECT {rights} FROM owner
@@ -115,7 +115,7 @@ WITH opener AS (
 ), audit_event AS (
   INSERT INTO audit_tenantevent (action, outcome, actor_kind, actor_id, target_kind, target_id, address, request_id, details)
   SELECT 'application.signed_in', 'success', 'end_user', opener.user_id::text, 'session', child.id::text,
-    %(origin_address)s::text, %(request_id)s::text,
+    %(address)s::text, %(request_id)s::text,
     jsonb_build_object('client_id', %(session_client_id)s::text, 'scopes', %(session_scopes)s::jsonb) FROM opener, child
 )
 SELECT {_RIGHTS.format("opener.user_id")} FROM opener
@@ -258,7 +258,6 @@ def open_session(
     Return the user's rights. Return None, with nothing written, if the user is inactive, has another password hash by now,
     or with `password_only` has a factor.
     """
-    origin = current_origin()
     values: dict[str, SqlValue] = {
         **column_values(session, "session"),
         **column_values(token, "refresh"),
@@ -267,10 +266,7 @@ def open_session(
         "password_only": password_only,
         "factor": cleared.factor if cleared else None,
         "caller": cleared.caller if cleared else None,
-        "actor_kind": origin.actor_kind,
-        "actor_id": origin.actor_id,
-        "origin_address": origin.address,
-        "request_id": origin.request_id,
+        **current_origin().audit_columns(),
     }
     row = fetch_row(realm.alias, _OPEN_END_USER_SESSION if realm is END_USERS else _OPEN_ADMIN_SESSION, values)
     if row is None:
@@ -284,13 +280,11 @@ def open_application_session(session: EndUserSession, refresh_token: str | None,
 
     Return the user's rights. Return None, with nothing written, if the opener is no active session of a browser.
     """
-    origin = current_origin()
     values: dict[str, SqlValue] = {
         **column_values(session, "session"),
         "opener_id": opener_id,
         "digest": hash_token(refresh_token) if refresh_token else None,
-        "origin_address": origin.address,
-        "request_id": origin.request_id,
+        **current_origin().audit_columns(),
     }
     row = fetch_row("tenant", _OPEN_APPLICATION_SESSION, values)
     if row is None:

@@ -143,7 +143,6 @@ def complete_login(
     """
     window = tickets.new_window(END_USERS, user, cause=tickets.LOGIN)
     ticket, enrollment = tickets.new_ticket(END_USERS, user, tickets.ENROLLMENT)
-    origin = current_origin()
     values: dict[str, SqlValue] = {
         **column_values(session, "session"),
         **column_values(EndUserRefreshToken(digest=hash_token(refresh_token) if refresh_token else None), "refresh"),
@@ -152,10 +151,7 @@ def complete_login(
         "password": user.password,
         "factor": counter.factor,
         "caller": counter.caller,
-        "actor_kind": origin.actor_kind,
-        "actor_id": origin.actor_id,
-        "address": origin.address,
-        "request_id": origin.request_id,
+        **current_origin().audit_columns(),
     }
     row = fetch_row("tenant", _COMPLETE_LOGIN, values)
     if row is None:
