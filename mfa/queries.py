@@ -147,7 +147,7 @@ class ConsumedChallenge:
 
 
 @dataclass(frozen=True, slots=True)
-class StatedAssertion:
+class UnverifiedAssertion:
     """What a response of an authenticator states, none of it verified."""
 
     credential_id: bytes | None = None
@@ -156,7 +156,7 @@ class StatedAssertion:
     may_sign_in: bool = False
 
 
-_NO_ASSERTION = StatedAssertion()
+_NO_ASSERTION = UnverifiedAssertion()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ def count_attempt(
     caller: Caller,
     mfa_token: str | None,
     kind: str,
-    assertion: StatedAssertion = _NO_ASSERTION,
+    assertion: UnverifiedAssertion = _NO_ASSERTION,
 ) -> CountedAttempt | None:
     """Count an attempt at a factor of this kind by the active user with this address, before the comparison.
 

@@ -14,7 +14,7 @@ from identity_platform.api.errors import ApiError, NotAllowed, ValidationFailed
 from identity_platform.api.views import ApiViewSet, Arguments, Contract, Shape, View, endpoint
 from mfa import factors, passes, serializers
 from mfa.completion import Verified
-from mfa.errors import LastFactor, NoProof, OwnFactors, PassNotPossible, TokenOfAnotherUser, UnknownFactor
+from mfa.errors import LastFactor, NoProof, NotForYourself, PassNotPossible, TokenOfAnotherUser, UnknownFactor
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from userflow.accounts.models import Account
 from userflow.accounts.permissions_catalogue import FACTORS
@@ -42,7 +42,7 @@ from userflow.signin.views import NO_STORE as NO_STORE
 from userflow.signin.views import TICKET_HEADER, user_agent_of
 
 PROOFS = {TICKET_HEADER: "Enrollment ticket of the user's registration or last sign-in, or an enrollment pass."}
-ADMIN_ERRORS = [UnknownUser, OwnFactors, GrantsMoreThanHeld, InsufficientAuthentication]
+ADMIN_ERRORS = [UnknownUser, NotForYourself, GrantsMoreThanHeld, InsufficientAuthentication]
 # Of every endpoint that finds the user by the body.
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantMismatch, TooManyFromAddress]
 # Raised by begin, confirm and finish of every kind.

@@ -23,15 +23,15 @@ from userflow.sessions.permissions import needs, tenant_at
 TENANCY = (UnknownTenant, TenantSuspended, TenantBusy, TenantRequired)
 
 
-class NamedTenant(serializers.Serializer[object]):
+class TenantParameter(serializers.Serializer[object]):
     tenant_id = Identifier(required=False, help_text="For operators. Alternatively the header X-Tenant-ID.")
 
 
-class OptionalTenantIn(NamedTenant):
+class OptionalTenantIn(TenantParameter):
     """For operators, who can name the tenant here."""
 
 
-class TenantPageQuery(NamedTenant, PageQuery):
+class TenantPageQuery(TenantParameter, PageQuery):
     pass
 
 

@@ -289,7 +289,7 @@ CHECKS: Final[dict[str, Check]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Problem:
     """A problem that exists."""
 
     title: Text
@@ -302,9 +302,9 @@ class Line:
         return f"{self.count:,}+" if self.count == COUNTED_AT_MOST else f"{self.count:,}"
 
 
-def lines(staff: Staff) -> list[Line] | None:
+def lines(staff: Staff) -> list[Problem] | None:
     """Return the problems that the user may see, None if the user may see no kind of problem."""
     scope = Scope(staff.user.tenant_id)
     linked = [(check, link) for check in CHECKS.values() if (link := check.link_for(staff))]
-    problems = [Line(check.title, count, link) for check, link in linked if (count := check.count(scope))]
+    problems = [Problem(check.title, count, link) for check, link in linked if (count := check.count(scope))]
     return problems if linked else None

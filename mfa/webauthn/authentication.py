@@ -8,7 +8,7 @@ from identity_platform.api.errors import ValidationFailed
 from mfa import completion, factors
 from mfa.completion import SECOND_STEP_AMR, Verified, only_step_completion, second_step_completion
 from mfa.errors import NoPasskey, PasskeyNeedsPassword, PasskeysElsewhere
-from mfa.queries import Attempt, CountedAttempt, FactorUnusable, PasskeyUse, StatedAssertion, count_attempt
+from mfa.queries import Attempt, CountedAttempt, FactorUnusable, PasskeyUse, UnverifiedAssertion, count_attempt
 from mfa.users import check_client, check_tenant, require_user
 from mfa.webauthn import ceremony, queries, responses
 from mfa.webauthn.ceremony import KnownPasskey
@@ -109,7 +109,7 @@ def _finish_named(
 ) -> Verified:
     user = None
     challenge = _part_or_none(responses.challenge_of, response)
-    assertion = StatedAssertion(
+    assertion = UnverifiedAssertion(
         credential_id=_part_or_none(responses.credential_id_of, response),
         challenge_digest=responses.digest_of(challenge) if challenge is not None else None,
         # A passkey sign-in may name its user nevertheless.

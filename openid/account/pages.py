@@ -32,7 +32,7 @@ from openid.pages.enrollment import codes_page
 from openid.pages.journey import SignedInPage
 from openid.pages.languages import forget_language
 from openid.pages.page import Context, FormPage, Page
-from openid.pages.proofs import WAYS
+from openid.pages.proofs import PROOF_METHODS
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import END_USERS
 from userflow.errors import InsufficientAuthentication, ProofTokenInvalid
@@ -54,7 +54,7 @@ def factors_of(principal: Principal) -> FactorList:
 
 def shown_factor(factor: dict[str, object]) -> dict[str, object]:
     """Return a listed factor with its kind as `label` and with its `name`, in the user's language."""
-    label = WAYS[str(factor["kind"])].label
+    label = PROOF_METHODS[str(factor["kind"])].label
     unnamed = factor["kind"] == TOTP or factor["name"] == UNNAMED
     return {**factor, "label": label, "name": label if unnamed else factor["name"]}
 

@@ -108,7 +108,7 @@ def _command(name: str, server: DatabaseServer, database: str, *arguments: str) 
         program = _program(name, raw.info.server_version // 10_000)
         primary = {"host": raw.info.host, "port": str(raw.info.port)}
     params = servers.parameters(server.pk, server.revision, direct=True) | {"dbname": database}
-    if len(hosts.places(params)) > 1:
+    if len(hosts.hosts_and_ports(params)) > 1:
         # libpq gives up at a standby that does not have a new database yet, without trying the primary.
         params |= primary
     params.pop("prepare_threshold", None)

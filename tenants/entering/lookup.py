@@ -26,7 +26,7 @@ from tenants import operating_modes
 from tenants.entering.target import TENANT_ALIAS, DatabaseTarget
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from tenants.settings.declarations import EffectiveSettings
-from tenants.settings.page_addresses import Place
+from tenants.settings.page_addresses import PageAddress
 from tenants.settings.values import defaults, effective
 from tenants.states import ALLOWED, Purpose, State
 
@@ -58,7 +58,7 @@ class TenantContext:
     @property
     def root(self) -> str:
         """The address that the paths of the tenant's pages and endpoints follow."""
-        return Place(self.slug, self.sign_in_domain).root
+        return PageAddress(self.slug, self.sign_in_domain).root
 
     @property
     def root_path(self) -> str:

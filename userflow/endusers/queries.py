@@ -119,7 +119,7 @@ def conditions(filters: Mapping[str, object]) -> tuple[str, list[Any]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class EndUserPage:
     """One page as ready JSON, the true total, and the last row's time and id if a page follows."""
 
     total: int
@@ -127,7 +127,7 @@ class Found:
     last: tuple[datetime, UUID] | None
 
 
-def page_of_end_users(*, filters: Mapping[str, object], page: int, limit: int) -> Found:
+def page_of_end_users(*, filters: Mapping[str, object], page: int, limit: int) -> EndUserPage:
     """Return one page by its number, newest first.
 
     One statement; one more for a filter by provider, for a page far from the first, and for the total of a text that fills
@@ -141,7 +141,7 @@ def page_of_end_users(*, filters: Mapping[str, object], page: int, limit: int) -
             rows = _after(cursor, where, [*values, start], limit, by_text=True)
             # A page that is not full ends the list.
             known = start + len(rows) if len(rows) <= limit and (rows or not start) else None
-            return _found(rows, limit, _total_of_text(cursor, filters) if known is None else known)
+            return _end_user_page(rows, limit, _total_of_text(cursor, filters) if known is None else known)
         total, text = read_page(
             cursor,
             total=Query(f"SELECT {_TOTAL}{where}", values),
@@ -151,10 +151,10 @@ def page_of_end_users(*, filters: Mapping[str, object], page: int, limit: int) -
             far=_FAR,
         )
     follows = start + limit < total and text != "[]"
-    return Found(total, orjson.Fragment(_in_utc(text)), _key_of_last(text) if follows else None)
+    return EndUserPage(total, orjson.Fragment(_in_utc(text)), _key_of_last(text) if follows else None)
 
 
-def page_behind(*, filters: Mapping[str, object], created_at: datetime, user_id: UUID, limit: int) -> Found:
+def page_behind(*, filters: Mapping[str, object], created_at: datetime, user_id: UUID, limit: int) -> EndUserPage:
     """Return the page behind a row, newest first, at the same cost anywhere in the list.
 
     Two statements: the page and the total; one more for a filter by provider.
@@ -166,10 +166,10 @@ def page_behind(*, filters: Mapping[str, object], created_at: datetime, user_id:
         by_text = not filters.keys() <= _COUNTED
         rows = _after(cursor, behind, [*values, created_at, user_id, 0], limit, by_text=by_text)
         if by_text:
-            return _found(rows, limit, _total_of_text(cursor, filters))
+            return _end_user_page(rows, limit, _total_of_text(cursor, filters))
         cursor.execute(f"SELECT {_TOTAL}{where}", values)
         [total] = cursor.fetchone()
-    return _found(rows, limit, total)
+    return _end_user_page(rows, limit, total)
 
 
 def _with_providers(cursor: CursorWrapper, filters: Mapping[str, object]) -> dict[str, object]:
@@ -195,9 +195,9 @@ def _after(cursor: CursorWrapper, where: str, values: list[Any], limit: int, *, 
     return [row for (row,) in cursor]
 
 
-def _found(rows: list[str], limit: int, total: int) -> Found:
+def _end_user_page(rows: list[str], limit: int, total: int) -> EndUserPage:
     text = f"[{','.join(rows[:limit])}]"
-    return Found(total, orjson.Fragment(_in_utc(text)), _key_of_last(text) if len(rows) > limit else None)
+    return EndUserPage(total, orjson.Fragment(_in_utc(text)), _key_of_last(text) if len(rows) > limit else None)
 
 
 def _total_of_text(cursor: CursorWrapper, filters: Mapping[str, object]) -> int:

@@ -13,7 +13,7 @@ from django.db import models
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from identity_platform.restoring import AfterRestore, Journaled, Match, NoAuthority, Revocation
+from identity_platform.restoring import AfterRestore, Journaled, NoAuthority, RestoredRow, Revocation
 from tenants.models import TenantModel
 
 PENDING, DELIVERED, DEAD = "pending", "delivered", "dead"
@@ -85,7 +85,7 @@ class WebhookEndpoint(TenantModel):
     )
 
     @classmethod
-    def disable_again(cls, matches: Sequence[Match]) -> None:
+    def disable_again(cls, matches: Sequence[RestoredRow]) -> None:
         """Disable endpoints of a restored database that were disabled since its backup, or had another address or secret."""
         endpoints = cls._base_manager.filter(pk__in=[match.pk for match in matches])
         endpoints.update(enabled=False, disabled_reason=cls.BY_ADMIN, updated_at=timezone.now())

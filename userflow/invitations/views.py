@@ -25,8 +25,8 @@ from userflow.errors import (
 )
 from userflow.invitations import actions, serializers
 from userflow.invitations.acceptance import accept_invitation
-from userflow.invitations.queries import Shown
-from userflow.named_tenant import InTenantViewSet, NamedTenant
+from userflow.invitations.queries import InvitationRecord
+from userflow.named_tenant import InTenantViewSet, TenantParameter
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import Anyone, principal_at, tenant_or_platform_at
 from userflow.signin.views import NO_STORE, TICKET_MEANS, ticket_header
@@ -50,7 +50,7 @@ class InvitationViewSet(InTenantViewSet):
     def tenant(self, tenant_id: UUID | None) -> UUID | None:
         return tenant_or_platform_at(self.request, tenant_id)
 
-    def record(self, shown: Shown) -> dict[str, object]:
+    def record(self, shown: InvitationRecord) -> dict[str, object]:
         return serializers.record(shown, to_operator=principal_at(self.request).kind == OPERATOR)
 
     @endpoint(
@@ -84,7 +84,7 @@ class InvitationViewSet(InTenantViewSet):
 
     @endpoint(
         id="resendInvitation",
-        query=NamedTenant,
+        query=TenantParameter,
         returns={200: serializers.InvitationOut},
         errors=[UnknownInvitation, InvitationClosed, *INVITING, *TENANCY],
         assurance=Action.GRANT_ROLES,
@@ -98,7 +98,7 @@ class InvitationViewSet(InTenantViewSet):
 
     @endpoint(
         id="cancelInvitation",
-        query=NamedTenant,
+        query=TenantParameter,
         returns={200: serializers.InvitationOut},
         errors=[UnknownInvitation, InvitationClosed, *TENANCY],
     )

@@ -14,7 +14,7 @@ from django.db import connection
 
 from identity_platform.audit.origin import set_tenant
 from identity_platform.audit.writer import record_for_platform
-from identity_platform.crypto import hash_token, same
+from identity_platform.crypto import constant_time_equal, hash_token
 from identity_platform.postgresql.forbidden_writes import may_write
 from identity_platform.postgresql.statements import execute, fetch_row
 from tenants.entering import lookup
@@ -269,7 +269,7 @@ def is_authenticated(secret: str | None, type_: str, *digests: bytes | memoryvie
     if type_ != CONFIDENTIAL:
         return secret is None
     secret_digest = hash_token(secret or "")
-    return any(same(secret_digest, bytes(digest)) for digest in digests if digest is not None)
+    return any(constant_time_equal(secret_digest, bytes(digest)) for digest in digests if digest is not None)
 
 
 def reject_sign_in(tenant_id: UUID, client_id: UUID) -> NoReturn:

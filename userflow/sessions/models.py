@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from django.db import models
 
-from identity_platform.restoring import AfterRestore, Journaled, Match, Revocation
+from identity_platform.restoring import AfterRestore, Journaled, RestoredRow, Revocation
 from tenants.models import TenantModel
 from userflow.accounts.session_models import Expiring
 
@@ -55,7 +55,7 @@ class TenantSigningKey(SigningKeyBase, TenantModel):
         indexes = [models.Index(fields=["verifies_until"], name="tenant_signing_key_verifies")]
 
     @classmethod
-    def retire_again(cls, matches: Sequence[Match]) -> None:
+    def retire_again(cls, matches: Sequence[RestoredRow]) -> None:
         """Retire keys of a restored database that were rotated out or withdrawn since its backup."""
         for match in matches:
             cls._base_manager.filter(pk=match.pk).update(verifies_until=match.ends_at)

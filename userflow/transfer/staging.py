@@ -55,7 +55,7 @@ class Staged:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedGrant:
     """A role or group that a row names."""
 
     id: UUID
@@ -214,12 +214,12 @@ def bind(
     )
 
 
-def roles(names: Iterable[str]) -> dict[str, Named]:
+def roles(names: Iterable[str]) -> dict[str, NamedGrant]:
     """Return the roles with these names in any case, by the given name, locked against deletion."""
     return _named(Role._meta.db_table, names, ", n.permissions")
 
 
-def groups(names: Iterable[str]) -> dict[str, Named]:
+def groups(names: Iterable[str]) -> dict[str, NamedGrant]:
     """Return the groups with these names, like `roles`."""
     carried = (
         ", (SELECT coalesce(jsonb_agg(DISTINCT p), '[]') FROM userflow_group_roles c"
@@ -228,12 +228,14 @@ def groups(names: Iterable[str]) -> dict[str, Named]:
     return _named(Group._meta.db_table, names, carried)
 
 
-def _named(table: str, names: Iterable[str], permissions: str) -> dict[str, Named]:
+def _named(table: str, names: Iterable[str], permissions: str) -> dict[str, NamedGrant]:
     distinct_names = sorted(set(names))
     if not distinct_names:
         return {}
     rows = fetch_rows(TENANT_ALIAS, _NAMED.format(table=table, permissions=permissions), [distinct_names])
-    return {requested_name: Named(row_id, name, frozenset(_json(said))) for requested_name, row_id, name, said in rows}
+    return {
+        requested_name: NamedGrant(row_id, name, frozenset(_json(said))) for requested_name, row_id, name, said in rows
+    }
 
 
 def _json(value: str | list[str]) -> list[str]:
@@ -280,7 +282,7 @@ def publish_updated(ids: Iterable[UUID]) -> None:
     publish_for_each("end_user.updated", (person(user, changed=_REPLACED) for user in users.iterator()))
 
 
-def publish_assigned(event: str, member: str, pairs: Iterable[tuple[UUID, UUID]], names: Iterable[Named]) -> None:
+def publish_assigned(event: str, member: str, pairs: Iterable[tuple[UUID, UUID]], names: Iterable[NamedGrant]) -> None:
     """Publish one message for each role or group with its new users; `member` names the field with its id."""
     known = {role_or_group.id: role_or_group.name for role_or_group in names}
     publish_for_each(event, _members(member, pairs, known))

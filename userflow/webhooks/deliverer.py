@@ -36,7 +36,7 @@ from userflow.clients.session_changes import apply_changes
 from userflow.events import wakeups
 from userflow.webhooks import logout_tokens, queue
 from userflow.webhooks.delivery import WRITERS_WAIT_SECONDS, Turn, deliver
-from userflow.webhooks.shares import Place, Shares
+from userflow.webhooks.shares import QueuedEndpoint, Shares
 
 log = structlog.get_logger("identity.webhooks")
 FAULTS = Counter("identity_webhook_faults", "Tenants whose messages could not be read.")
@@ -160,14 +160,14 @@ class Deliverer:
             elif endpoint.seconds:
                 wakeups.wake(tenant_id, seconds=endpoint.seconds)
             else:
-                self._shares.add(Place(tenant_id, endpoint.endpoint_id, hosts[endpoint.endpoint_id]))
+                self._shares.add(QueuedEndpoint(tenant_id, endpoint.endpoint_id, hosts[endpoint.endpoint_id]))
         self._start_turns()
 
     def _start_turns(self) -> None:
         while queued_endpoint := self._shares.take():
             self._start(partial(self._turn, queued_endpoint=queued_endpoint), queued_endpoint.tenant_id)
 
-    def _turn(self, tenant_id: UUID, queued_endpoint: Place) -> None:
+    def _turn(self, tenant_id: UUID, queued_endpoint: QueuedEndpoint) -> None:
         turn = Turn.DONE
         try:
             if not self._ending():

@@ -52,7 +52,7 @@ LATE_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingEndpoint:
     """An endpoint with pending messages: seconds until the first is due, seconds until another lease ends.
 
     `url` is empty for an application, whose address is that of its client.
@@ -97,7 +97,7 @@ def _lease_end() -> Combinable:
     return Now() + timedelta(seconds=lease_seconds())
 
 
-def waiting() -> tuple[bool, Sequence[Waiting]]:
+def waiting() -> tuple[bool, Sequence[PendingEndpoint]]:
     """Return whether the tenant has endpoints at all, and its enabled endpoints with pending messages."""
     pending = WebhookMessage.objects.filter(endpoint_id=OuterRef("pk"), status=PENDING).values("next_attempt_at")
     due = Case(
@@ -106,7 +106,7 @@ def waiting() -> tuple[bool, Sequence[Waiting]]:
     )
     rows = list(WebhookEndpoint.objects.values_list("pk", "url", "leased_until", "paused_until", due, Now()))
     endpoints = [
-        Waiting(
+        PendingEndpoint(
             endpoint_id,
             url,
             max(0.0, (max(at, paused_until or at) - read_at).total_seconds()),
