@@ -52,7 +52,7 @@ class InTenantViewSet(ApiViewSet):
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of the use case: the tenant, the ids of the path, and the validated fields."""
-        fields = self.asked()
+        fields = self.validated_fields()
         tenant_id = self.tenant(fields.pop("tenant_id", None))
         return {
             "tenant_id": tenant_id,

@@ -356,19 +356,19 @@ def unreadable_phones() -> list[UUID]:
 
 def _is_readable(phone: Phone) -> bool:
     try:
-        _opened(phone)
+        _unsealed_number(phone)
     except SealBroken:
         return False
     return True
 
 
-def _opened(phone: Phone) -> bytes:
+def _unsealed_number(phone: Phone) -> bytes:
     return unseal(bytes(phone.number_sealed), data_key=END_USERS.data_key(), context=_seal_context(phone))
 
 
 def _unsealed(phone: Phone) -> str:
     try:
-        return _opened(phone).decode()
+        return _unsealed_number(phone).decode()
     except SealBroken as broken:
         # A row of another user, tenant or database. It opens nothing, and the operators must know.
         record_for_tenant(

@@ -35,7 +35,7 @@ def write_out(server: DatabaseServer, database: str, file: Path, *, snapshot: st
 
     `snapshot` is the name of an exported snapshot, if it must be the database as another connection sees it.
     """
-    _run("pg_dump", server, database, *_DUMP, *_seen(snapshot), f"--file={file}")
+    _run("pg_dump", server, database, *_DUMP, *_snapshot_option(snapshot), f"--file={file}")
 
 
 def stream_out(server: DatabaseServer, database: str, out: "SupportsWrite[bytes]", *, snapshot: str = "") -> None:
@@ -43,7 +43,7 @@ def stream_out(server: DatabaseServer, database: str, out: "SupportsWrite[bytes]
 
     `snapshot` is the name of an exported snapshot, if it must be the database as another connection sees it.
     """
-    command, environment = _command("pg_dump", server, database, *_DUMP, *_seen(snapshot))
+    command, environment = _command("pg_dump", server, database, *_DUMP, *_snapshot_option(snapshot))
     with TemporaryFile() as said:
         with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=said) as running:  # noqa: S603  # no shell
             assert running.stdout is not None
@@ -88,7 +88,7 @@ def _without_trigrams(contents: str) -> str:
     return "".join(line for line in contents.splitlines(keepends=True) if not _OF_TRIGRAMS.search(line))
 
 
-def _seen(snapshot: str) -> tuple[str, ...]:
+def _snapshot_option(snapshot: str) -> tuple[str, ...]:
     return (f"--snapshot={snapshot}",) if snapshot else ()
 
 

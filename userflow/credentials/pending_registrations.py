@@ -111,7 +111,7 @@ def resend(key: str, tenant: lookup.TenantContext, *, registration_id: UUID | No
 
 
 def _mail(row: PendingRegistration, issued: proofs.MailSecrets, tenant: lookup.TenantContext) -> None:
-    END_USERS.tell(user_of(row), "email_proof", proofs.mail_facts(row, issued, tenant))
+    END_USERS.notify(user_of(row), "email_proof", proofs.mail_facts(row, issued, tenant))
 
 
 def user_of(row: PendingRegistration) -> EndUser:

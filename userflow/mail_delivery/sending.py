@@ -150,7 +150,7 @@ def _send(alias: str, tenant_id: UUID | None, mail: LeasedMail, message: EmailMu
     try:
         message.send()
     except OSError as problem:  # smtplib's errors are OSErrors
-        error, refused = _named(problem), _concerns_this_mail(problem)
+        error, refused = _error_code(problem), _concerns_this_mail(problem)
         if refused:
             PAUSE.end()
         seconds = _retry_seconds(mail) if refused else PAUSE.begin()
@@ -208,6 +208,6 @@ def _is_permanent(problem: OSError) -> bool:
     return bool(codes) and all(code >= _PERMANENT for code in codes)
 
 
-def _named(problem: OSError) -> str:
+def _error_code(problem: OSError) -> str:
     codes = _codes(problem)
     return f"{type(problem).__name__} {max(codes)}" if codes else type(problem).__name__

@@ -229,7 +229,7 @@ class SessionViewSet(ApiViewSet):
 
     def _arguments(self) -> Arguments:
         """Return the fields of the query, with the tenant of the call; an operator who names none means admin users."""
-        fields = self.asked()
+        fields = self.validated_fields()
         requested_tenant_id = fields.get("tenant_id")
         is_named = (
             principal_at(self.request).tenant_id or requested_tenant_id or self.request.META.get("HTTP_X_TENANT_ID")

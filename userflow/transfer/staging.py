@@ -216,7 +216,7 @@ def bind(
 
 def roles(names: Iterable[str]) -> dict[str, NamedGrant]:
     """Return the roles with these names in any case, by the given name, locked against deletion."""
-    return _named(Role._meta.db_table, names, ", n.permissions")
+    return _rows_by_names(Role._meta.db_table, names, ", n.permissions")
 
 
 def groups(names: Iterable[str]) -> dict[str, NamedGrant]:
@@ -225,10 +225,10 @@ def groups(names: Iterable[str]) -> dict[str, NamedGrant]:
         ", (SELECT coalesce(jsonb_agg(DISTINCT p), '[]') FROM userflow_group_roles c"
         " JOIN userflow_role r ON r.id = c.role_id, jsonb_array_elements(r.permissions) p WHERE c.group_id = n.id)"
     )
-    return _named(Group._meta.db_table, names, carried)
+    return _rows_by_names(Group._meta.db_table, names, carried)
 
 
-def _named(table: str, names: Iterable[str], permissions: str) -> dict[str, NamedGrant]:
+def _rows_by_names(table: str, names: Iterable[str], permissions: str) -> dict[str, NamedGrant]:
     distinct_names = sorted(set(names))
     if not distinct_names:
         return {}

@@ -71,7 +71,7 @@ class Deliverer:
                     self._rest(IDLE_SECONDS)
                     continue
                 if len(self._running) < self._threads:
-                    tenants += wakeups.due(self._threads - len(self._running))
+                    tenants += wakeups.take_due(self._threads - len(self._running))
                     if not tenants and time.monotonic() >= next_sweep:
                         tenants += self._sweep()
                         # After a full batch more tenants are due.
@@ -150,7 +150,7 @@ class Deliverer:
         apply_changes(tenant_id)
         with in_tenant(tenant_id, Purpose.SIGN_OUT) as tenant:
             logout_tokens.end_sessions_of_suspended(tenant)
-            any_endpoints, waiting_endpoints = queue.waiting()
+            any_endpoints, waiting_endpoints = queue.pending_endpoints()
         if not any_endpoints and not logout_tokens.receives_logout_tokens(tenant_id):
             WebhookTenant.objects.filter(pk=tenant_id, touched_at__lt=now() - KEPT).delete()
         hosts = logout_tokens.hosts(tenant_id, waiting_endpoints)

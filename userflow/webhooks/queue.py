@@ -97,7 +97,7 @@ def _lease_end() -> Combinable:
     return Now() + timedelta(seconds=lease_seconds())
 
 
-def waiting() -> tuple[bool, Sequence[PendingEndpoint]]:
+def pending_endpoints() -> tuple[bool, Sequence[PendingEndpoint]]:
     """Return whether the tenant has endpoints at all, and its enabled endpoints with pending messages."""
     pending = WebhookMessage.objects.filter(endpoint_id=OuterRef("pk"), status=PENDING).values("next_attempt_at")
     due = Case(
