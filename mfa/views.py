@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.errors import ApiError, NotAllowed, ValidationFailed
+from identity_platform.api.responses import NO_STORE
 from identity_platform.api.views import ApiViewSet, Arguments, Contract, Shape, View, endpoint
 from mfa import factors, passes, serializers
 from mfa.completion import Verified
@@ -38,7 +39,6 @@ from userflow.signin.caller import Caller
 from userflow.signin.delivery import ApplicationTokens
 from userflow.signin.pipeline import SignedIn as SignedInUser
 from userflow.signin.proof_fields import ProofIn, proof_in, without_proof
-from userflow.signin.views import NO_STORE as NO_STORE
 from userflow.signin.views import TICKET_HEADER, user_agent_of
 
 PROOFS = {TICKET_HEADER: "Enrollment ticket of the user's registration or last sign-in, or an enrollment pass."}

@@ -14,7 +14,7 @@ from rest_framework.response import Response
 
 from identity_platform.api.errors import NotAllowed, NotSignedIn, TooManyRequests
 from identity_platform.api.ratelimit import Usage
-from identity_platform.api.responses import DeletedRecordOut
+from identity_platform.api.responses import NO_STORE, DeletedRecordOut
 from identity_platform.api.views import Contract, endpoint
 from registry import actions, limits, serializers
 from registry.errors import (
@@ -48,7 +48,6 @@ from userflow.sessions.permissions import (
 )
 
 KINDS = (OPERATOR, ADMIN, CLIENT, END_USER)
-NO_STORE = {"Cache-Control": "no-store"}
 RATE_HEADERS = {
     "X-RateLimit-Limit": "Calls allowed in a minute.",
     "X-RateLimit-Remaining": "Calls left in this minute.",

@@ -5,6 +5,7 @@ from uuid import UUID
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from identity_platform.api.responses import NO_STORE
 from identity_platform.api.views import ApiViewSet, endpoint
 from mfa.errors import (
     NoPasskey,
@@ -21,7 +22,6 @@ from mfa.serializers import AdminEnrollmentIn
 from mfa.views import (
     ENROLLING_BY_TOKEN,
     ENROLLMENT_ERRORS,
-    NO_STORE,
     FactorViewSet,
     enrollment_endpoint,
     for_admins,

@@ -8,6 +8,7 @@ from rest_framework.response import Response
 
 from identity_platform.api.errors import CursorInvalid, NotAllowed
 from identity_platform.api.fields import fields_of
+from identity_platform.api.responses import NO_STORE
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantSuspended, UnknownTenant
 from userflow.accounts.principals import Principal
@@ -44,7 +45,7 @@ from userflow.sessions.permissions import (
     tenant_at,
 )
 from userflow.signin.proof_fields import proof_in, without_proof
-from userflow.signin.views import NO_STORE, TICKET_MEANS, ticket_header
+from userflow.signin.views import TICKET_MEANS, ticket_header
 
 
 class EndUserListViewSet(ApiViewSet):

@@ -3,6 +3,7 @@ from uuid import UUID
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from identity_platform.api.responses import NO_STORE
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
 from userflow.accounts.models import AdminUser
@@ -29,7 +30,7 @@ from userflow.invitations.queries import InvitationRecord
 from userflow.named_tenant import InTenantViewSet, TenantParameter
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import Anyone, principal_at, tenant_or_platform_at
-from userflow.signin.views import NO_STORE, TICKET_MEANS, ticket_header
+from userflow.signin.views import TICKET_MEANS, ticket_header
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy]
 INVITING = [

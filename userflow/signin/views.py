@@ -6,7 +6,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.errors import ValidationFailed
-from identity_platform.api.responses import DeletedRecordOut
+from identity_platform.api.responses import NO_STORE, DeletedRecordOut
 from identity_platform.api.views import ApiViewSet, Arguments, endpoint
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from userflow.accounts.models import Account
@@ -40,7 +40,6 @@ SignInResult = SignedInUser[Account] | Waiting[Account]
 # Errors of a call about another user's sessions.
 OF_OTHERS = [GrantsMoreThanHeld, InsufficientAuthentication, UnknownTenant, TenantSuspended, TenantBusy]
 TICKET_HEADER = "X-Enrollment-Ticket"
-NO_STORE = {"Cache-Control": "no-store"}
 CLIENT_BASIC = {"Authorization": "`Basic` of a confidential client: id and secret, each form-encoded (RFC 6749)."}
 TICKET_MEANS = {
     TICKET_HEADER: "Proof for enrolling a first factor within 15 minutes. Only while the user has none, and only once the "

@@ -4,11 +4,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.fields import fields_of
+from identity_platform.api.responses import NO_STORE
 from identity_platform.api.views import ApiViewSet, endpoint
 from userflow.accounts.principals import GROUPS_SCOPE, ROLES_SCOPE, Principal, moment, reveals
 from userflow.errors import PermissionsMissing
 from userflow.sessions.permissions import SignedIn, principal_at
-from userflow.signin.views import NO_STORE
 from userflow.validation import serializers
 
 

@@ -1,7 +1,7 @@
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from identity_platform.api.responses import DeletedRecordOut
+from identity_platform.api.responses import NO_STORE, DeletedRecordOut
 from identity_platform.api.views import endpoint
 from userflow.errors import (
     EndpointOff,
@@ -15,7 +15,6 @@ from userflow.events.catalogue import EVENTS, FILTERS
 from userflow.named_tenant import TENANCY, InTenantViewSet, OptionalTenantIn, TenantParameter
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import principal_at, reading
-from userflow.signin.views import NO_STORE
 from userflow.webhooks import actions, serializers
 
 
