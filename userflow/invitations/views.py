@@ -4,7 +4,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.responses import NO_STORE
-from identity_platform.api.views import ApiViewSet, endpoint
+from identity_platform.api.views import endpoint
 from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
 from userflow.accounts.models import AdminUser
 from userflow.accounts.principals import OPERATOR
@@ -29,7 +29,8 @@ from userflow.invitations.acceptance import accept_invitation
 from userflow.invitations.queries import InvitationRecord
 from userflow.named_tenant import InTenantViewSet, TenantParameter
 from userflow.sessions.assurance import Action
-from userflow.sessions.permissions import Anyone, principal_at, tenant_or_platform_at
+from userflow.sessions.permissions import principal_at, tenant_or_platform_at
+from userflow.sessions.view_sets import PublicViewSet
 from userflow.signin.views import TICKET_MEANS, ticket_header
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy]
@@ -111,10 +112,7 @@ class InvitationViewSet(InTenantViewSet):
         return Response(self.record(actions.cancel_invitation(by=principal_at(request), **self.arguments())))
 
 
-class AcceptanceViewSet(ApiViewSet):
-    permission_classes = [Anyone]
-    authentication_classes = []
-
+class AcceptanceViewSet(PublicViewSet):
     @endpoint(
         serializers.AcceptInvitationIn,
         id="acceptInvitation",

@@ -29,8 +29,9 @@ from userflow.sessions import actions as sessions
 from userflow.sessions.assurance import Action
 from userflow.sessions.client_authentication import basic_credentials
 from userflow.sessions.ending import sign_out
-from userflow.sessions.permissions import CLIENT, Anyone, SignedIn, principal_at, tenant_at
+from userflow.sessions.permissions import CLIENT, SignedIn, principal_at, tenant_at
 from userflow.sessions.token_actions import end_client_tokens
+from userflow.sessions.view_sets import PublicViewSet
 from userflow.signin import password, serializers
 from userflow.signin.delivery import ApplicationTokens
 from userflow.signin.pipeline import SignedIn as SignedInUser
@@ -90,10 +91,7 @@ def _client_secret(request: Request, fields: Mapping[str, object]) -> str | None
     return name_and_secret[1] or None
 
 
-class AdminSignInViewSet(ApiViewSet):
-    permission_classes = [Anyone]
-    authentication_classes = []
-
+class AdminSignInViewSet(PublicViewSet):
     @endpoint(
         serializers.AdminLoginIn,
         id="loginAdmin",
@@ -114,10 +112,7 @@ class AdminSignInViewSet(ApiViewSet):
         return sign_in_response(result, user={"id": user.pk, "username": user.username, "email": user.email})
 
 
-class EndUserSignInViewSet(ApiViewSet):
-    permission_classes = [Anyone]
-    authentication_classes = []
-
+class EndUserSignInViewSet(PublicViewSet):
     @endpoint(
         serializers.EndUserLoginIn,
         id="login",
