@@ -206,10 +206,6 @@ def _verified(
     return Verified(user, factors.WEBAUTHN, signed_in)
 
 
-def _default_client(user: Account) -> UUID | None:
-    return user.client_id if isinstance(user, EndUser) else None
-
-
 def _completion(
     user: Account, attempt: Attempt, caller: Caller, *, client_id: UUID | None, signs_in: bool
 ) -> Completion | None:
@@ -219,7 +215,8 @@ def _completion(
     if not signs_in:
         return None
     try:
-        return only_step_completion(user, client_id=client_id or _default_client(user), caller=caller)
+        default_client = user.client_id if isinstance(user, EndUser) else None
+        return only_step_completion(user, client_id=client_id or default_client, caller=caller)
     except (UnknownTenant, TenantSuspended, TenantBusy) as closed:
         # An admin of a tenant that lets no admins in. The response is the same as for a passkey that is not accepted.
         raise CeremonyFailed("tenant") from closed

@@ -43,10 +43,8 @@ class Command(terminal.OperatorCommand):
             mendable := [result for result in results if any(finding.repair for finding in result.findings)]
         ):
             self._repair(mendable, yes=yes, quiet=json)
-            again = {
-                result.owner: result
-                for result in self._examine([_name(result) for result in mendable], jobs, quiet=json)
-            }
+            names = [str(result.owner.tenant_id or result.owner.name) for result in mendable]
+            again = {result.owner: result for result in self._examine(names, jobs, quiet=json)}
             results = [again.get(result.owner, result) for result in results]
         if json:
             self.stdout.write(dumps([entry for result in results for entry in _entries(result)]))
@@ -85,10 +83,6 @@ class Command(terminal.OperatorCommand):
             self.stderr.write(f"{result.owner.name}: not examined, {result.problem}")
         if not rows and not unread:
             self.stdout.write("No contradictions found.")
-
-
-def _name(result: Examined) -> str:
-    return str(result.owner.tenant_id or result.owner.name)
 
 
 def _line(result: Examined) -> str:
