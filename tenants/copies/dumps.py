@@ -61,7 +61,7 @@ def read_in(server: DatabaseServer, database: str, file: Path) -> None:
 
     Indexes of trigrams are left out if the server does not have the extension that they need.
     """
-    with databases.connection_to(server, database) as raw:
+    with servers.connection_to(server, database) as raw:
         contents = None if has_extension(raw) else _without_trigrams(_contents(raw, file))
     if contents is None:
         _run("pg_restore", server, database, *_RESTORE, str(file))
