@@ -209,7 +209,7 @@ def _with_last_runs(queryset: QuerySet[DirectoryConfig]) -> list[DirectoryWithLa
     newest = DirectoryRun.objects.filter(config=OuterRef("pk")).order_by("-started_at", "-id")
     configs = list(queryset.annotate(last_run_id=Subquery(newest.values("pk")[:1])))
     ids = [config.last_run_id for config in configs if config.last_run_id]
-    last = {run.pk: run for run in DirectoryRun.objects.filter(pk__in=ids)} if ids else {}
+    last = DirectoryRun.objects.in_bulk(ids)
     return [DirectoryWithLastRun(config, last.get(config.last_run_id)) for config in configs]
 
 

@@ -225,7 +225,7 @@ def _locked(domain_id: UUID) -> TenantDomain:
 
 
 def _with_claims(tenant_id: UUID, rows: Sequence[TenantDomain]) -> list[Domain]:
-    claims = domain_claims.claims_on([row.domain for row in rows])
+    claims = DomainClaim.objects.in_bulk([row.domain for row in rows])
     rows_with_claims = [(row, claims.get(row.domain)) for row in rows]
     return [
         Domain(row, None, taken=True) if claim and claim.tenant_id != tenant_id else Domain(row, claim)
