@@ -89,6 +89,11 @@ def at_least(least: int) -> Callable[[str], int]:
     return parse
 
 
+def add_jobs(parser: ArgumentParser) -> None:
+    """Add the option `--jobs` of commands that work on many tenants."""
+    parser.add_argument("--jobs", type=at_least(1), default=2, help="Tenants at a time on each server (default 2).")
+
+
 def region(text: str) -> str:
     """Return the name of a region, or an empty string for none."""
     if text and re.fullmatch(REGION.pattern, text) is None:

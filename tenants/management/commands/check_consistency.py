@@ -28,9 +28,7 @@ class Command(terminal.OperatorCommand):
             default=[],
             help="Slug or id of a tenant, or `platform`; can be repeated (default: the platform and all tenants).",
         )
-        parser.add_argument(
-            "--jobs", type=terminal.at_least(1), default=2, help="Tenants at a time on each server (default 2)."
-        )
+        terminal.add_jobs(parser)
         parser.add_argument(
             "--repair", action="store_true", help="Repair what does not need a decision of an operator."
         )
