@@ -18,7 +18,7 @@ from identity_platform.audit.origin import current_origin
 from identity_platform.audit.writer import count_events
 from identity_platform.postgresql.json_pages import Query, Slice, json_time, read_page
 from identity_platform.postgresql.model_columns import ModelColumns
-from identity_platform.postgresql.statements import fetch_row, fetch_rows
+from identity_platform.postgresql.statements import execute, fetch_row, fetch_rows
 from identity_platform.postgresql.values import SqlValue
 from registry.models import ACTIVE, CREDENTIAL, EXPIRED, REVOKED, Service, ServiceCount, ServiceCredential
 
@@ -290,7 +290,6 @@ def wrong_counts(tenant_id: UUID) -> list[WrongCount]:
 
 def count_again(tenant_id: UUID) -> None:
     """Count the tenant's services again. Call it in a transaction."""
-    with connection.cursor() as cursor:
-        cursor.execute(_LOCK_SERVICES)
-        ServiceCount.objects.filter(tenant_id=tenant_id).delete()
-        cursor.execute(_COUNT_AGAIN, [tenant_id])
+    execute("default", _LOCK_SERVICES)
+    ServiceCount.objects.filter(tenant_id=tenant_id).delete()
+    execute("default", _COUNT_AGAIN, [tenant_id])

@@ -1,7 +1,5 @@
 """What the open transaction of a database is told for which the ORM has no words: locks, its snapshot, and its timeouts."""
 
-from django.db import connections
-
 from identity_platform.postgresql.statements import execute
 
 
@@ -10,11 +8,10 @@ def advisory_lock(alias: str, number: int, subject: str | None = None) -> None:
 
     PostgreSQL documentation 13.3.5. The number of a lock with a subject has 31 bits.
     """
-    with connections[alias].cursor() as cursor:
-        if subject is None:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [number])
-        else:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [number, subject])
+    if subject is None:
+        execute(alias, "SELECT pg_advisory_xact_lock(%s)", [number])
+    else:
+        execute(alias, "SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [number, subject])
 
 
 def read_one_snapshot(alias: str, *, read_only: bool) -> None:

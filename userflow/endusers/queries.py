@@ -17,7 +17,7 @@ from identity_platform.api.email_addresses import search_key
 from identity_platform.api.pagination import offset
 from identity_platform.api.totals import total_of
 from identity_platform.postgresql.json_pages import Query, Slice, json_time, read_page
-from identity_platform.postgresql.statements import fetch_row, fetch_rows
+from identity_platform.postgresql.statements import execute, fetch_row, fetch_rows
 from tenants.backend.raw import PLANNED_EACH_TIME
 from tenants.entering.target import current_target
 from userflow.accounts.models import EndUserCount
@@ -299,7 +299,6 @@ def wrong_counts() -> list[WrongCount]:
 
 def count_again() -> None:
     """Count the users again. Call it in a transaction."""
-    with connections["tenant"].cursor() as cursor:
-        cursor.execute(_LOCK_USERS)
-        EndUserCount.objects.all().delete()
-        cursor.execute(_COUNT_AGAIN)
+    execute("tenant", _LOCK_USERS)
+    EndUserCount.objects.all().delete()
+    execute("tenant", _COUNT_AGAIN)

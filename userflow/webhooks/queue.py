@@ -24,7 +24,6 @@ from datetime import datetime, timedelta
 from uuid import UUID, uuid4, uuid5
 
 from django.conf import settings
-from django.db import connections
 from django.db.models import Case, F, OuterRef, Q, QuerySet, Subquery, When
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Now
@@ -265,10 +264,8 @@ def lock_endpoints() -> None:
 
 def highest_id_and_writers(endpoint_id: UUID) -> tuple[int, list[str]]:
     """Return the highest pending id that is visible now, and the transactions that may still add a lower one."""
-    with connections[TENANT_ALIAS].cursor() as cursor:
-        # The snapshot is taken before the locks are read, so a writer that ends in between is seen by the next statement.
-        cursor.execute(_HIGHEST_ID_AND_WRITERS, [endpoint_id])
-        highest, writers = cursor.fetchone()
+    # The snapshot is taken before the locks are read, so a writer that ends in between is seen by the next statement.
+    highest, writers = fetch_row(TENANT_ALIAS, _HIGHEST_ID_AND_WRITERS, [endpoint_id])
     return highest, list(writers)
 
 
