@@ -13,14 +13,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.errors import Unavailable
-from identity_platform.api.views import ApiViewSet, endpoint
+from identity_platform.api.views import endpoint
 from openid.metadata.documents import provider_metadata
 from openid.tenant_of_request import tenant_of_keys, tenant_of_request
 from tenants.errors import TenantBusy, UnknownTenant
 from tenants.states import Purpose
 from userflow.sessions import signing
-from userflow.sessions.permissions import Anyone
 from userflow.sessions.serializers import JwksOut
+from userflow.sessions.view_sets import PublicViewSet
 
 # Verifiers that run in browsers read these documents too.
 EVERY_ORIGIN = {"Access-Control-Allow-Origin": "*"}
@@ -101,11 +101,8 @@ class ProviderMetadataOut(serializers.Serializer[object]):
     )
 
 
-class IssuerViewSet(ApiViewSet):
+class IssuerViewSet(PublicViewSet):
     """What verifiers and client libraries look up about a tenant's issuer."""
-
-    permission_classes = [Anyone]
-    authentication_classes = []
 
     @endpoint(id="getTenantJwks", returns={200: JwksOut}, errors=[UnknownTenant, TenantBusy], token="none")
     def jwks(self, request: Request, slug: str) -> Response:

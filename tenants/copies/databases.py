@@ -45,18 +45,9 @@ def _lock_number(subject: object) -> int:
 
 
 @contextmanager
-def connection_to(server: DatabaseServer, database: str) -> Iterator[Raw]:
-    """Open a direct autocommit connection to one database."""
-    params = servers.parameters(server.pk, server.revision, direct=True)
-    with servers.connect_for_maintenance(params | {"dbname": database}) as raw:
-        raw.execute("SET statement_timeout = 0")
-        yield raw
-
-
-@contextmanager
 def snapshot_of(server: DatabaseServer, database: str) -> Iterator[tuple[Raw, str]]:
     """Yield a connection that sees the database as it is now, and the name by which `pg_dump` sees the same."""
-    with connection_to(server, database) as raw:
+    with servers.connection_to(server, database) as raw:
         begin_reading(raw)
         (name,) = raw.execute("SELECT pg_export_snapshot()").fetchone() or ("",)
         yield raw, name

@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
-from django.db import connection
 
+from identity_platform.postgresql.statements import fetch_row
 from tenants.database_servers.servers import Connection
 
 _OPEN_CONNECTIONS: Final = "(SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')"
@@ -105,9 +105,7 @@ def version_and_use(raw: Connection) -> ServerVersionAndUse:
 
 def global_database_use() -> GlobalDatabaseUse:
     """Return version, size and connections of the global database, over the process's own connection."""
-    with connection.cursor() as cursor:
-        cursor.execute(_GLOBAL_DATABASE)
-        return GlobalDatabaseUse(*cursor.fetchone())
+    return GlobalDatabaseUse(*fetch_row("default", _GLOBAL_DATABASE))
 
 
 def wal_level(raw: Connection) -> str:

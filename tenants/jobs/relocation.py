@@ -292,7 +292,7 @@ def fill(server: DatabaseServer, name: str, dump: Path, rows: dict[str, int] | N
         databases.set_limits(raw, name)
     job_steps.completed("read in")
     if rows is not None:
-        with databases.connection_to(server, name) as raw:
+        with servers.connection_to(server, name) as raw:
             if databases.row_counts(raw) != rows:
                 raise CopyFailed("The copy has fewer rows than the original. Nothing was changed.")
     copied = DatabaseTarget.for_maintenance(server, name)

@@ -260,7 +260,7 @@ def test_test_finds_backup_that_lacks_rows(two: Two, tmp_path: Path) -> None:
 
     def lose_it() -> None:
         copy = WarmDatabase.objects.get(schema_version=f"for {tenant.id}")
-        with databases.connection_to(main_server(), copy.name) as raw:
+        with servers.connection_to(main_server(), copy.name) as raw:
             raw.execute("DELETE FROM userflow_rolebinding")
 
     with at_the_step("read in", lose_it):
@@ -356,7 +356,7 @@ def test_global_database_is_restored_with_the_key_ring_alone(tenant: TestTenant,
         raw.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
         try:
             dumps.read_in(main_server(), name, file)
-            with databases.connection_to(main_server(), name) as restored:
+            with servers.connection_to(main_server(), name) as restored:
                 stored = restored.execute("SELECT wrapped FROM tenants_datakey WHERE owner = %s", [str(tenant.id)])
                 assert stored.fetchone() == (bytes(DataKey.objects.get(pk=str(tenant.id)).wrapped),)
         finally:

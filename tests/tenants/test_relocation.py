@@ -384,7 +384,7 @@ def test_move_rejects_copy_with_fewer_rows(settled: TestTenant, second: Database
 
     def lose_it() -> None:
         copy = WarmDatabase.objects.get(server=second, schema_version=f"for {settled.id}")
-        with databases.connection_to(second, copy.name) as raw:
+        with servers.connection_to(second, copy.name) as raw:
             raw.execute(lose, [person.id] if "%s" in lose else None)
 
     with at_the_step("read in", lose_it), pytest.raises(CommandError, match="fewer rows than the original") as error:

@@ -166,9 +166,6 @@ class RefreshToken(Expiring):
             models.Index(fields=["session"], condition=models.Q(successor_sealed__isnull=False), name="%(class)s_kept"),
         ]
 
-    def __str__(self) -> str:
-        return bytes(self.digest).hex()[:8]
-
 
 class AdminRefreshToken(RefreshToken):
     session = models.ForeignKey(AdminSession, on_delete=models.CASCADE, related_name="refresh_tokens")
@@ -200,9 +197,6 @@ class Attempts(Expiring):
 
     class Meta:
         abstract = True
-
-    def __str__(self) -> str:
-        return f"{self.factor}: {self.failures}"
 
 
 class AdminAttempts(Attempts):
@@ -256,9 +250,6 @@ class Ticket(Expiring):
     class Meta:
         abstract = True
 
-    def __str__(self) -> str:
-        return self.purpose
-
     def may_add(self, kind: str) -> bool:
         """Return whether this enrollment ticket or pass may still add a factor of this kind."""
         return kind not in self.spent_on and len(self.spent_on) < self.MOST_KINDS[self.purpose]
@@ -294,9 +285,6 @@ class EnrollmentWindow(Expiring):
 
     class Meta:
         abstract = True
-
-    def __str__(self) -> str:
-        return self.cause
 
 
 class AdminEnrollmentWindow(EnrollmentWindow):

@@ -9,7 +9,6 @@ from typing import Final, NoReturn
 from uuid import UUID
 
 from django.conf import settings
-from django.db import connections
 from django.db.models import Case, F, Q, When
 from django.db.models.functions import Mod
 from django.db.models.lookups import Exact
@@ -19,6 +18,7 @@ from identity_platform.api import ratelimit
 from identity_platform.api.client_address import network_of
 from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import keyed_digest
+from identity_platform.postgresql.statements import fetch_row
 from userflow.accounts.realms import Realm
 from userflow.accounts.session_models import Attempts
 from userflow.errors import AttemptsLocked, HashersBusy, NotSignedInByTicket, TooManyFromAddress
@@ -95,10 +95,8 @@ def count(realm: Realm, user_id_or_name: object, *, factor: str, caller: str = U
     subject = subject_of(realm, user_id_or_name)
     grace = LOGIN_GRACE if caller in (LOGIN, LOGIN_KNOWN_NETWORK) else 0
     counted = {"subject": subject, "factor": factor, "caller": caller, "grace": grace, **RULE}
-    with connections[realm.alias].cursor() as cursor:
-        cursor.execute(_COUNT.format(table=realm.attempts._meta.db_table), counted)
-        if cursor.fetchone() is not None:
-            return
+    if fetch_row(realm.alias, _COUNT.format(table=realm.attempts._meta.db_table), counted) is not None:
+        return
     reject_locked(realm, subject, factor=factor, caller=caller)
 
 

@@ -14,7 +14,7 @@ from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ApiError, NotAllowed
 from identity_platform.api.response_time import rounding
 from identity_platform.audit.writer import record_for_tenant
-from identity_platform.crypto import hash_token, same
+from identity_platform.crypto import constant_time_equal, hash_token
 from identity_platform.postgresql.row_errors import first_or, unique_or
 from tenants import operating_modes
 from tenants.entering import lookup
@@ -109,7 +109,7 @@ def verify_email_by_code(
         with in_tenant(tenant_id, Purpose.WRITE) as tenant:
             rows = _count_attempt(email_key(email), user_id)
             for row in rows:
-                if same(proofs.code_digest(tenant, row.pk, code), bytes(row.code_digest)):
+                if constant_time_equal(proofs.code_digest(tenant, row.pk, code), bytes(row.code_digest)):
                     attempts.clear(END_USERS, _guesser(row.email_key, user_id), factor=attempts.EMAIL_CODE)
                     if isinstance(row, EmailProof):
                         return _verify(row, registrant)

@@ -393,7 +393,7 @@ def _set(
         proofs.give_up_changes([user.pk])
         publish(f"end_user.{reason}", {"user_id": user.pk, "sessions_ended": ended})
     facts = {**_facts(tenant), "at": now(), "address": current_origin().address}
-    realm.tell(user, "password_changed", facts)
+    realm.notify(user, "password_changed", facts)
     return ended
 
 

@@ -216,7 +216,7 @@ def _read(tenant_id: UUID | None, before: KeySet | None) -> KeySet:
         if signing is not None:
             last = before.signers.get(algorithm) if before else None
             # Parsing an RSA key takes longer than all the rest.
-            signers[algorithm] = last if last and last.kid == signing.kid else _opened(tenant_id, signing)
+            signers[algorithm] = last if last and last.kid == signing.kid else _unsealed_signer(tenant_id, signing)
     current = [key for key in valid if key.verifies_until is None]
     return KeySet(
         signers=signers,
@@ -228,7 +228,7 @@ def _read(tenant_id: UUID | None, before: KeySet | None) -> KeySet:
     )
 
 
-def _opened(tenant_id: UUID | None, row: SigningKeyBase) -> Signer:
+def _unsealed_signer(tenant_id: UUID | None, row: SigningKeyBase) -> Signer:
     raw = unseal(row.private_sealed, data_key=_realm(tenant_id).data_key(), context=_context(tenant_id, row.kid))
     return Signer(row.kid, cast(PrivateKey, serialization.load_der_private_key(raw, None)))
 

@@ -5,11 +5,11 @@ password earns is written, or nothing. Values of new rows come from unsaved mode
 """
 
 import orjson
-from django.db import connections
 
 from identity_platform.audit.origin import current_origin
 from identity_platform.audit.writer import count_events
 from identity_platform.crypto import hash_token
+from identity_platform.postgresql.statements import fetch_row
 from identity_platform.postgresql.values import SqlValue
 from userflow.accounts.models import EndUser
 from userflow.accounts.realms import END_USERS
@@ -120,9 +120,7 @@ def count_password_attempt(email_key: str) -> tuple[EndUser | None, str]:
         "factor": attempts.PASSWORD,
         **attempts.RULE,
     }
-    with connections["tenant"].cursor() as cursor:
-        cursor.execute(_COUNT_PASSWORD_ATTEMPT, values)
-        failures, caller, *row = cursor.fetchone()
+    failures, caller, *row = fetch_row("tenant", _COUNT_PASSWORD_ATTEMPT, values)
     user_columns = dict(zip(_COLUMNS, row, strict=True))
     caller = caller or attempts.UNKNOWN_NETWORK
     if failures is None:
@@ -145,7 +143,6 @@ def complete_login(
     """
     window = tickets.new_window(END_USERS, user, cause=tickets.LOGIN)
     ticket, enrollment = tickets.new_ticket(END_USERS, user, tickets.ENROLLMENT)
-    origin = current_origin()
     values: dict[str, SqlValue] = {
         **column_values(session, "session"),
         **column_values(EndUserRefreshToken(digest=hash_token(refresh_token) if refresh_token else None), "refresh"),
@@ -154,14 +151,9 @@ def complete_login(
         "password": user.password,
         "factor": counter.factor,
         "caller": counter.caller,
-        "actor_kind": origin.actor_kind,
-        "actor_id": origin.actor_id,
-        "address": origin.address,
-        "request_id": origin.request_id,
+        **current_origin().audit_columns(),
     }
-    with connections["tenant"].cursor() as cursor:
-        cursor.execute(_COMPLETE_LOGIN, values)
-        row = cursor.fetchone()
+    row = fetch_row("tenant", _COMPLETE_LOGIN, values)
     if row is None:
         raise WrongCredentials
     count_events("tenant", "signin.succeeded")

@@ -35,7 +35,7 @@ def mapping_of(tenant: TestTenant) -> TenantDatabase:
 
 
 def indexes(mapping: TenantDatabase, database: str = "") -> list[str]:
-    with databases.connection_to(mapping.server, database or mapping.name) as raw:
+    with servers.connection_to(mapping.server, database or mapping.name) as raw:
         return [name for (name,) in raw.execute(VALID).fetchall()]
 
 
@@ -46,7 +46,7 @@ def searched(tenant: TestTenant, **query: Any) -> list[str]:
 
 
 def server_has_extension(mapping: TenantDatabase) -> bool:
-    with databases.connection_to(mapping.server, mapping.name) as raw:
+    with servers.connection_to(mapping.server, mapping.name) as raw:
         return dumps.has_extension(raw)
 
 
@@ -90,7 +90,7 @@ def test_index_of_a_killed_command_is_created_again(new_tenant: Callable[[], Tes
     mapping = mapping_of(own)
     for name in ("one", "two"):
         own.register(f"{name}@{own.slug}.example.com", name="Same Name")
-    with databases.connection_to(mapping.server, mapping.name) as raw, pytest.raises(UniqueViolation):
+    with servers.connection_to(mapping.server, mapping.name) as raw, pytest.raises(UniqueViolation):
         # What remains of this one is not valid, as of one whose command was killed.
         raw.execute("CREATE UNIQUE INDEX CONCURRENTLY end_user_name_trigram ON userflow_enduser (name)")
     [outcome] = index_text_search(only=[own.slug])
@@ -102,7 +102,7 @@ def test_index_of_a_killed_command_is_created_again(new_tenant: Callable[[], Tes
 def test_missing_permission_is_named(new_tenant: Callable[[], TestTenant]) -> None:
     own = new_tenant()
     mapping = mapping_of(own)
-    with databases.connection_to(mapping.server, mapping.name) as raw:
+    with servers.connection_to(mapping.server, mapping.name) as raw:
         # The owner of a database creates trusted extensions with this privilege. A superuser needs none.
         raw.execute(sql.SQL("REVOKE CREATE ON DATABASE {} FROM CURRENT_USER").format(sql.Identifier(mapping.name)))
         [(superuser,)] = raw.execute("SELECT usesuper FROM pg_user WHERE usename = current_user").fetchall()
@@ -145,7 +145,7 @@ def test_restore_leaves_indexes_out_without_extension(new_tenant: Callable[[], T
     index_text_search(only=[own.slug])
     if not there:
         # As in the file of a server that has it. It is the names that the restoring server goes by.
-        with databases.connection_to(mapping.server, mapping.name) as raw:
+        with servers.connection_to(mapping.server, mapping.name) as raw:
             for name in BOTH:
                 raw.execute(sql.SQL("CREATE INDEX {} ON userflow_enduser (name)").format(sql.Identifier(name)))
     assert indexes(mapping) == BOTH
@@ -158,5 +158,5 @@ def test_restore_leaves_indexes_out_without_extension(new_tenant: Callable[[], T
 
 
 def rows_of(mapping: TenantDatabase, database: str) -> dict[str, int]:
-    with databases.connection_to(mapping.server, database) as raw:
+    with servers.connection_to(mapping.server, database) as raw:
         return databases.row_counts(raw)
