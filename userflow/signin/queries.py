@@ -23,7 +23,7 @@ from userflow.sessions.queries import Rights, column_values, rights_in
 _COLUMNS = ("id", "email", "email_verified_at", "active", "password", "mfa_methods", "name")
 # Find the user and count the attempt, by the rule of `attempts.count` without its grace for tickets. An unknown address is
 # counted under a digest of the address. A locked counter is not changed: `counted` is then empty.
-_COUNT_PASSWORD_ATTEMPT = """
+_COUNT_PASSWORD_ATTEMPT = f"""
 WITH person AS (
   SELECT u.id, u.email, u.name, u.active, u.password, u.mfa_methods, u.email_verified_at,
     CASE WHEN EXISTS (
@@ -45,7 +45,7 @@ WITH person AS (
       THEN now() + least(%(first_lock)s::interval * power(2, (a.failures + 1) / %(free)s - 1),
         %(longest_lock)s::interval) END
   WHERE a.locked_until IS NULL OR a.locked_until <= now()
-  RETURNING a.failures
+  RETURNING a.failures, {attempts.COMMIT_WITHOUT_WAITING}
 )
 SELECT counted.failures, person.caller, person.id, person.email, person.email_verified_at, person.active,
   person.password, person.mfa_methods, person.name
