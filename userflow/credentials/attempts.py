@@ -169,15 +169,21 @@ def give_back(realm: Realm, user_id_or_name: object, *, factor: str, caller: str
 
 
 def clear(realm: Realm, user_id_or_name: object, *, factor: str, caller: str = UNKNOWN_NETWORK) -> None:
-    """Delete the counter after a success."""
+    """Set the counter back to 0 after a success.
+
+    The row stays: a user who signs in daily costs no new entries in indexes. Those without an attempt are purged.
+    """
     realm.attempts._default_manager.filter(
         subject=subject_of(realm, user_id_or_name), factor=factor, caller=caller
-    ).delete()
+    ).update(failures=0, locked_until=None)
 
 
 def forget(realm: Realm, user_id_or_name: object) -> int:
-    """Delete every counter of a user who is erased or unlocked; return how many there were."""
-    return realm.attempts._default_manager.filter(subject=subject_of(realm, user_id_or_name)).delete()[0]
+    """Delete every counter of a user who is erased or unlocked; return how many had failed attempts."""
+    counters = realm.attempts._default_manager.filter(subject=subject_of(realm, user_id_or_name))
+    failed = counters.filter(failures__gt=0).delete()[0]
+    counters.delete()
+    return failed
 
 
 def failed_attempts(realm: Realm, user_id_or_name: object) -> list[Attempts]:

@@ -85,7 +85,7 @@ WITH owner AS (
     %(ticket_spent_on)s::jsonb, %(ticket_created_at)s::timestamptz, %(ticket_expires_at)s::timestamptz,
     %(ticket_used_at)s::timestamptz FROM owner
 ), cleared_attempts AS (
-  DELETE FROM userflow_enduserattempts a USING owner
+  UPDATE userflow_enduserattempts a SET failures = 0, locked_until = NULL FROM owner
   WHERE a.subject = owner.id::text AND a.factor = %(factor)s AND a.caller = %(caller)s
 ), audit_event AS (
   INSERT INTO audit_tenantevent (action, outcome, actor_kind, actor_id, target_kind, target_id, address, request_id, details)
