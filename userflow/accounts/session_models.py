@@ -117,6 +117,11 @@ class EndUserSession(Session, TenantModel):
     dpop_jkt = models.CharField(max_length=64, blank=True, default="", db_default="")
     # The application gets a logout token when the session ends.
     backchannel_logout = models.BooleanField(default=False, db_default=False)
+    # Of a sign-in by password of a user without a factor: SHA-256 of its enrollment ticket until that is used, and the network
+    # of its window, empty if it opened none. They stand here because hardly any sign-in is followed by an enrollment
+    # (`userflow.credentials.tickets`).
+    enrollment_digest = models.BinaryField(null=True)
+    enrollment_network = models.CharField(max_length=50, null=True)
 
     after_restore: ClassVar[AfterRestore] = Closed()
 
@@ -283,7 +288,8 @@ class EndUserTicket(Ticket, ClosedByRestore, TenantModel):
 class EnrollmentWindow(Expiring):
     """For some minutes after registration or a password login, the same address may enroll without a header.
 
-    Only opened while the user has no confirmed factor (proof level 3 in docs/security-model.md).
+    Only opened while the user has no confirmed factor (proof level 3 in docs/security-model.md). That of a sign-in that
+    opened an end user's session is a column of the session.
     """
 
     user = models.ForeignKey(Account, on_delete=models.CASCADE)
