@@ -304,7 +304,7 @@ def _rows(user: Account) -> dict[str, QuerySet[Model]]:
 
 def end_enrollment(realm: Realm, user: Account) -> None:
     """Close the user's windows, end the enrollment tickets, and forget the browsers that skip the second step."""
-    realm.windows._default_manager.filter(user_id=user.pk).delete()
+    tickets.close_windows(realm, user.pk)
     ended = (tickets.ENROLLMENT, tickets.PASS, tickets.REMEMBERED)
     realm.tickets._default_manager.filter(user_id=user.pk, purpose__in=ended).delete()
 

@@ -101,7 +101,7 @@ WITH owner AS (
   SELECT owner.id FROM owner
   WHERE %(audit)s::jsonb IS NOT NULL AND (EXISTS (SELECT FROM secret) OR EXISTS (SELECT FROM passkey))
 ), cleared_attempts AS (
-  DELETE FROM userflow_{realm}attempts a USING verified
+  UPDATE userflow_{realm}attempts a SET failures = 0, locked_until = NULL FROM verified
   WHERE a.subject = verified.id::text AND a.factor = %(factor)s AND a.caller = %(budget)s
 ), audit_event AS (
   INSERT INTO {events} (action, outcome, actor_kind, actor_id, target_kind, target_id, address, request_id, details)

@@ -38,7 +38,6 @@ from userflow.errors import (
     EmailProofInvalid,
     EmailTaken,
     NoPasswordHere,
-    NotSignedInByTicket,
     TooManyFromAddress,
     UnknownUser,
     UserDeactivated,
@@ -273,9 +272,7 @@ def _is_registrant(user: EndUser, registrant: Registrant, compared: str | None) 
             raise NotAllowed("The access token belongs to another user. Repeat the request without it.")
         require_active_session(END_USERS, principal)
     if registrant.enrollment_ticket is not None:
-        ticket = tickets.find_ticket(END_USERS, registrant.enrollment_ticket, tickets.ENROLLMENT)
-        if ticket.user.pk != user.pk:
-            raise NotSignedInByTicket
+        tickets.find_enrollment_ticket(END_USERS, user, registrant.enrollment_ticket, tickets.ENROLLMENT)
     if compared is not None and compared != user.password:
         raise wrong_password()
     return registrant != Registrant()

@@ -59,7 +59,7 @@ WITH owner AS (
     %(refresh_successor_sealed)s::bytea, new_session.id FROM new_session
   WHERE %(refresh_digest)s::bytea IS NOT NULL
 ), cleared_attempts AS (
-  DELETE FROM userflow_{realm}attempts a USING owner
+  UPDATE userflow_{realm}attempts a SET failures = 0, locked_until = NULL FROM owner
   WHERE a.subject = owner.id::text AND a.factor = %(factor)s AND a.caller = %(caller)s
 ), audit_event AS (
   INSERT INTO {events} (action, outcome, actor_kind, actor_id, target_kind, target_id, address, request_id, details{tenant})
