@@ -17,6 +17,7 @@ from psycopg.errors import InsufficientPrivilege
 
 from tenants.backend.pool import POOL
 from tenants.database_servers import fences, marks, replication, servers
+from tenants.database_servers.queries import connection_to
 from tenants.entering.schema import schema_version, upgrade
 from tenants.entering.target import DatabaseTarget
 from tenants.errors import CopyFailed, JobRunning
@@ -47,7 +48,7 @@ def _lock_number(subject: object) -> int:
 @contextmanager
 def snapshot_of(server: DatabaseServer, database: str) -> Iterator[tuple[Raw, str]]:
     """Yield a connection that sees the database as it is now, and the name by which `pg_dump` sees the same."""
-    with servers.connection_to(server, database) as raw:
+    with connection_to(server, database) as raw:
         begin_reading(raw)
         (name,) = raw.execute("SELECT pg_export_snapshot()").fetchone() or ("",)
         yield raw, name

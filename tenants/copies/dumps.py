@@ -14,6 +14,7 @@ from psycopg.conninfo import make_conninfo
 from identity_platform.postgresql import hosts
 from tenants.copies import databases
 from tenants.database_servers import queries, servers
+from tenants.database_servers.queries import connection_to
 from tenants.errors import CopyFailed, ProgramMissing
 from tenants.models import DatabaseServer
 
@@ -61,7 +62,7 @@ def read_in(server: DatabaseServer, database: str, file: Path) -> None:
 
     Indexes of trigrams are left out if the server does not have the extension that they need.
     """
-    with servers.connection_to(server, database) as raw:
+    with connection_to(server, database) as raw:
         contents = None if has_extension(raw) else _without_trigrams(_contents(raw, file))
     if contents is None:
         _run("pg_restore", server, database, *_RESTORE, str(file))

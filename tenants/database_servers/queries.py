@@ -3,13 +3,16 @@
 Each statement reads the server's own catalogs or settings, or the mark in it, for which there are no models.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
 
 from identity_platform.postgresql.statements import fetch_row
-from tenants.database_servers.servers import Connection
+from tenants.database_servers.servers import Connection, connect_for_maintenance, parameters
+from tenants.models import DatabaseServer
 
 _OPEN_CONNECTIONS: Final = "(SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')"
 _MOST_CONNECTIONS: Final = "current_setting('max_connections')::int"
@@ -80,6 +83,15 @@ class Counters(NamedTuple):
 
     revision: int
     beats: int
+
+
+@contextmanager
+def connection_to(server: DatabaseServer, database: str) -> Iterator[Connection]:
+    """Open a direct autocommit connection to one database."""
+    params = parameters(server.pk, server.revision, direct=True)
+    with connect_for_maintenance(params | {"dbname": database}) as raw:
+        raw.execute("SET statement_timeout = 0")
+        yield raw
 
 
 def connection_counts(raw: Connection) -> ConnectionCounts:

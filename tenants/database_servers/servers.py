@@ -1,7 +1,6 @@
 """How to reach a database server: psycopg parameters, sealed in the database, opened once per process."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -125,15 +124,6 @@ def connect_for_maintenance(parameters: Parameters) -> Connection:
     } | parameters
     maintenance_parameters.pop("prepare_threshold", None)
     return psycopg.connect(**maintenance_parameters, autocommit=True)
-
-
-@contextmanager
-def connection_to(server: DatabaseServer, database: str) -> Iterator[Connection]:
-    """Open a direct autocommit connection to one database."""
-    params = parameters(server.pk, server.revision, direct=True)
-    with connect_for_maintenance(params | {"dbname": database}) as raw:
-        raw.execute("SET statement_timeout = 0")
-        yield raw
 
 
 def global_connections(threads: int) -> int:
