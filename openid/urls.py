@@ -10,7 +10,7 @@ from openid.authorization.views import Authorize
 from openid.device.views import DeviceAuthorizationViewSet
 from openid.domain_check import DomainCheckViewSet
 from openid.logout.pages import LogoutPage
-from openid.metadata.views import IssuerViewSet, conditional
+from openid.metadata.views import IssuerViewSet
 from openid.pages.email_undo import EmailUndoPage
 from openid.pages.unknown import UnknownPage
 from openid.pages.urls import urlpatterns as pages
@@ -24,7 +24,7 @@ below_issuer: list[URLPattern | URLResolver] = [
     path("token", OpenIDTokenViewSet.as_view({"post": "token"})),
     path("authorize", Authorize.as_view(), name="openid_authorize"),
     path("userinfo", UserinfoViewSet.as_view({"get": "read", "post": "post"})),
-    path("jwks", conditional(IssuerViewSet.as_view({"get": "jwks"}))),
+    path("jwks", IssuerViewSet.as_view({"get": "jwks"})),
     path("par", PushedRequestViewSet.as_view({"post": "push"})),
     path("device_authorization", DeviceAuthorizationViewSet.as_view({"post": "authorize"})),
     path(".well-known/openid-configuration", IssuerViewSet.as_view({"get": "metadata"})),

@@ -121,6 +121,6 @@ def test_first_step_statement_counts(strict: TestTenant, new_tenant: Callable[..
         with capture_statements() as seen:
             person.sign_in()
         # Find the user and count the attempt; then, in one transaction, lock the user, clear the attempts, issue the ticket
-        # (without a factor also close other windows, those of sessions too, open one, and issue the enrollment ticket) and audit it.
+        # (without a factor also close other windows, also of sessions, open one, and issue the enrollment ticket) and audit it.
         assert seen.counts == (1, most)
         assert "FOR NO KEY UPDATE" in seen.tenant[1]
