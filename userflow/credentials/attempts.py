@@ -64,7 +64,7 @@ RETURNING failures, {commit}
 """
 # In a statement that is its own transaction: its commit does not wait for the disk. Every other connection sees the count, and
 # the end of this process does not undo it. Only the end of the database server does, of the last fraction of a second:
-# of attempts whose result no caller has, since each result, right or wrong, is stored by a commit that waits.
+# of attempts whose result was not returned, since each result, right or wrong, is stored by a commit that waits.
 COMMIT_WITHOUT_WAITING: Final = "set_config('synchronous_commit', 'off', true)"
 RULE: Final[dict[str, str | int]] = {
     "forgotten": str(FORGOTTEN_AFTER),

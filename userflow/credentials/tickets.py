@@ -5,7 +5,7 @@ row when it is used.
 """
 
 from collections.abc import Collection
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
@@ -203,7 +203,7 @@ def new_window(realm: Realm, user: Account, *, cause: str) -> EnrollmentWindow:
 def is_window_open(realm: Realm, user_id: UUID, *, causes: Collection[str] = ()) -> bool:
     """Return whether the caller's network may enroll for this user, by a window of any cause or of one of `causes`.
 
-    That of a session is open if no later sign-in came from another network.
+    That of a session is open if it is the newest sign-in.
     """
     network = window_network(realm)
     if not network:
@@ -211,12 +211,20 @@ def is_window_open(realm: Realm, user_id: UUID, *, causes: Collection[str] = ())
     windows = realm.windows._default_manager.filter(user_id=user_id, network=network, expires_at__gt=now())
     if causes:
         return windows.filter(cause__in=causes).exists()
-    return windows.exists() or (realm is END_USERS and _newest_sign_in(user_id) == (network, None))
+    return windows.exists() or (realm is END_USERS and _newest_sign_in_is_from(network, user_id))
 
 
-def _newest_sign_in(user_id: UUID) -> tuple[str | None, datetime | None] | None:
-    newest = _sign_ins(user_id).order_by("-created_at")
-    return newest.values_list("enrollment_network", "ended_at").first()
+def _newest_sign_in_is_from(network: str, user_id: UUID) -> bool:
+    """Return whether the newest sign-in came from this network and its session is active.
+
+    The opener of a window need not be the user, so any later sign-in closes it; one that waits for a factor has no session, and
+    a window of its own.
+    """
+    session = _sign_ins(user_id).order_by("-created_at").first()
+    if session is None or session.ended_at is not None or session.enrollment_network != network:
+        return False
+    later = EndUserTicket._default_manager.filter(user_id=user_id, created_at__gt=session.created_at)
+    return not later.exclude(login_digest=None).exists()
 
 
 def let_enroll(session: EndUserSession) -> str:
@@ -252,8 +260,6 @@ def _open_enrollment(realm: Realm, user: Account, *, cause: str, login: str | No
     if cause == LOGIN:
         # The opener of a window at another address need not be the user.
         realm.windows._default_manager.filter(user_id=user.pk).exclude(network=window.network).delete()
-        if realm is END_USERS:
-            _sign_ins(user.pk).exclude(enrollment_network=window.network).update(enrollment_network="")
     if window.network:
         window.save(force_insert=True)
     ticket, token = new_ticket(realm, user, ENROLLMENT)
