@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import time
 from typing import Any
 from uuid import UUID
 
@@ -68,8 +67,3 @@ class Visitor(Client):
     def _code(self) -> str:
         assert self.secret is not None
         return f"{totp(self.secret, t0=0, step=int(STEP_SECONDS)):06d}"
-
-
-def wait_for_next_step() -> None:
-    """Wait until codes differ from those that were used last."""
-    time.sleep(STEP_SECONDS - time.time() % STEP_SECONDS + 0.5)

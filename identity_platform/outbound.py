@@ -354,7 +354,7 @@ class GuardedSession(requests.Session):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class OutboundResponse:
     """What came back: the status, the headers, and the beginning of the body."""
 
     status: int
@@ -362,7 +362,9 @@ class Answer:
     beginning: bytes
 
 
-def post(session: GuardedSession, url: str, *, body: bytes, headers: Mapping[str, str], seconds: float) -> Answer:
+def post(
+    session: GuardedSession, url: str, *, body: bytes, headers: Mapping[str, str], seconds: float
+) -> OutboundResponse:
     """POST a body and read at most a few KB of the answer, all within `seconds`.
 
     Raises TargetRejected and `requests.RequestException`, of which TooSlow is one.
@@ -370,7 +372,9 @@ def post(session: GuardedSession, url: str, *, body: bytes, headers: Mapping[str
     return _exchange(session, "POST", url, body=body, headers=headers, seconds=seconds, most=ANSWER_BYTES)
 
 
-def get(session: GuardedSession, url: str, *, headers: Mapping[str, str], seconds: float, most: int) -> Answer:
+def get(
+    session: GuardedSession, url: str, *, headers: Mapping[str, str], seconds: float, most: int
+) -> OutboundResponse:
     """GET a document of at most `most` bytes within `seconds`.
 
     Raises TargetRejected and `requests.RequestException`, also for a longer document.
@@ -391,14 +395,14 @@ def _exchange(
     headers: Mapping[str, str],
     seconds: float,
     most: int,
-) -> Answer:
+) -> OutboundResponse:
     limits = (min(CONNECT_SECONDS, seconds), seconds)
     try:
         with (
             session.within(seconds),
             session.request(method, url, data=body, headers=dict(headers), timeout=limits, stream=True) as answer,
         ):
-            return Answer(answer.status_code, answer.headers, answer.raw.read(most, decode_content=False))
+            return OutboundResponse(answer.status_code, answer.headers, answer.raw.read(most, decode_content=False))
     except HTTPError as problem:
         # What urllib3 raises while the body is read.
         raise requests.ConnectionError(type(problem).__name__) from problem

@@ -1,4 +1,4 @@
-"""Whether a process lives: those of this machine only, and the same one, not a later process with its pid."""
+"""Whether a process is alive: those of this machine only, and the same one, not a later process with its pid."""
 
 import os
 from functools import cache
@@ -27,8 +27,8 @@ def started_at(pid: int) -> int | None:
     return None if fields[0] in _ZOMBIES else int(fields[19])
 
 
-def lives(pid: int, started: int | None = None) -> bool:
-    """Return whether the process lives. `started`: what `started_at` returned for it, if it is known.
+def is_alive(pid: int, started: int | None = None) -> bool:
+    """Return whether the process is alive. `started`: what `started_at` returned for it, if it is known.
 
     A process that may not be looked at is taken to live.
     """

@@ -53,7 +53,7 @@ AfterRestore = Journaled | Closed | NoAuthority
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class RestoredRow:
     """A restored row whose authority ends. `subject` has the values of the revocation's columns."""
 
     tenant_id: UUID

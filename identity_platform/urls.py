@@ -11,6 +11,7 @@ from identity_platform.api import docs_site
 from identity_platform.api.documents import PARTS, openapi, security_txt
 from identity_platform.api.handlers import read_only
 from identity_platform.api.metrics import exposition
+from identity_platform.api.path_index import PathIndex
 
 handler400 = "identity_platform.api.handlers.bad_request"
 handler403 = "identity_platform.api.handlers.forbidden"
@@ -23,10 +24,10 @@ def _paths_of(module: str) -> list[URLPattern | URLResolver]:
     return paths
 
 
-urlpatterns = [
+_paths = [
     # The address that bin/serve prints, as people click it.
     path("", read_only(lambda request: redirect("docs"))),
-    # In one list: `include` below an empty path would be asked for, and fail, for each request of the apps after it.
+    # In one list: `include` below an empty path would be tried for each request.
     *_paths_of("mfa.urls"),
     *_paths_of("openid.urls"),
     *_paths_of("registry.urls"),
@@ -54,3 +55,4 @@ urlpatterns = [
         read_only(cache_control(public=True, max_age=86400)(RedirectView.as_view(url="/static/console/icon.svg"))),
     ),
 ]
+urlpatterns = [PathIndex("", _paths)]

@@ -10,8 +10,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from django.utils.timezone import now
-
 from identity_platform.api.errors import NotSignedIn
 from mfa.errors import NoProof, NotFirstFactor, TokenOfAnotherUser
 from mfa.users import settings_of
@@ -151,12 +149,9 @@ def _check_session(user: Account, principal: Principal, kind: Kind) -> Action:
 
 def _valid_ticket(realm: Realm, user: Account, token: str) -> Ticket:
     try:
-        ticket = tickets.find_ticket(realm, token, tickets.ENROLLMENT, tickets.PASS)
+        return tickets.find_enrollment_ticket(realm, user, token, tickets.ENROLLMENT, tickets.PASS)
     except NotSignedInByTicket as problem:
         raise NoProof from problem
-    if ticket.user.pk != user.pk:
-        raise NoProof
-    return ticket
 
 
 def _window_allows(realm: Realm, user: Account, *, signs_in: bool) -> bool:
@@ -164,13 +159,9 @@ def _window_allows(realm: Realm, user: Account, *, signs_in: bool) -> bool:
 
     With `signs_in` the user must have registered in it and never signed in.
     """
-    network = tickets.window_network(realm)
-    if user.mfa_methods or not network:
+    if user.mfa_methods or (signs_in and user.last_login is not None):
         return False
-    windows = realm.windows._default_manager.filter(user_id=user.pk, network=network, expires_at__gt=now())
-    if signs_in:
-        return user.last_login is None and windows.filter(cause__in=tickets.REGISTRATION).exists()
-    return windows.exists()
+    return tickets.is_window_open(realm, user.pk, causes=tickets.REGISTRATION if signs_in else ())
 
 
 def address_is_missing(realm: Realm, user: Account) -> bool:

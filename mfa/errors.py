@@ -29,7 +29,7 @@ class TokenOfAnotherUser(errors.NotAllowed):
     )
 
 
-class OwnFactors(errors.NotAllowed):
+class NotForYourself(errors.NotAllowed):
     code = "not_for_yourself"
     message = (
         "You cannot do this for yourself. Remove your own factors one by one at /webauthn/factors/{factor_id}, and enroll "

@@ -6,11 +6,11 @@ from typing import ClassVar
 
 from django.db import models
 
-from identity_platform.restoring import Match
+from identity_platform.restoring import RestoredRow
 from userflow.accounts.models import Account
 
 
-def remove_factors(model: type[models.Model], matches: Sequence[Match]) -> dict[str, int]:
+def remove_factors(model: type[models.Model], matches: Sequence[RestoredRow]) -> dict[str, int]:
     """Delete factors or backup codes of end users in a restored database, which were removed since its backup.
 
     Return numbers of what ends with them, by kind (`refresh_methods`).
@@ -37,7 +37,7 @@ class Factor(models.Model):
         abstract = True
 
     @classmethod
-    def remove_again(cls, matches: Sequence[Match]) -> dict[str, int]:
+    def remove_again(cls, matches: Sequence[RestoredRow]) -> dict[str, int]:
         """Remove factors of a restored database that were removed or replaced since its backup."""
         return remove_factors(cls, matches)
 

@@ -304,7 +304,7 @@ def _rows(user: Account) -> dict[str, QuerySet[Model]]:
 
 def end_enrollment(realm: Realm, user: Account) -> None:
     """Close the user's windows, end the enrollment tickets, and forget the browsers that skip the second step."""
-    realm.windows._default_manager.filter(user_id=user.pk).delete()
+    tickets.close_windows(realm, user.pk)
     ended = (tickets.ENROLLMENT, tickets.PASS, tickets.REMEMBERED)
     realm.tickets._default_manager.filter(user_id=user.pk, purpose__in=ended).delete()
 
@@ -393,7 +393,7 @@ def reset_factors(
     """Remove every factor of a user who has lost them, and mail an enrollment pass to the user.
 
     Return how many of each kind were removed. Sessions, codes, pending setups and tickets of the user end with them.
-    `by=None` is a command on the machine. Raises InsufficientScope, OwnFactors, GrantsMoreThanHeld (403),
+    `by=None` is a command on the machine. Raises InsufficientScope, NotForYourself, GrantsMoreThanHeld (403),
     InsufficientAuthentication (401), UnknownUser (404), UnknownTenant, TenantSuspended, TenantBusy.
     """
     with passes.user_for_admin(realm, tenant_id, user_id, by=by, action=Action.RESET_FACTORS) as user:

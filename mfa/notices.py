@@ -49,10 +49,10 @@ def mail_factor_change(realm: Realm, user: Account, *, change: str, kind: str, b
         "gone": kind == "all",
         "address": "" if by_admin else current_origin().address,
     }
-    realm.tell(user, "factor_changed", facts)
+    realm.notify(user, "factor_changed", facts)
 
 
 def mail_enrollment_pass(realm: Realm, user: Account, *, token: str, expires_at: datetime) -> None:
     """Mail the user that an enrollment pass was issued, and the pass itself unless `token` is empty."""
     facts = {"issuer": issuer_of(realm, user), "token": token, "until": expires_at}
-    realm.tell(user, "enrollment_pass", facts)
+    realm.notify(user, "enrollment_pass", facts)

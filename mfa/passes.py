@@ -15,7 +15,7 @@ from django.utils.timezone import now
 
 from mfa import notices
 from mfa.enrollment import address_is_missing
-from mfa.errors import OwnFactors, PassNotPossible
+from mfa.errors import NotForYourself, PassNotPossible
 from tenants.states import Purpose
 from userflow.accounts.models import Account, AdminUser
 from userflow.accounts.permissions_catalogue import FACTORS
@@ -46,7 +46,7 @@ def issue_enrollment_pass(
     """Issue a pass to a user without a second factor; it replaces the user's older passes.
 
     `deliver` is `mail` (the user receives the pass) or `show` (the caller does, and the user is told). `by=None` is a
-    command on the machine. Raises InsufficientScope, OwnFactors, GrantsMoreThanHeld (403), InsufficientAuthentication
+    command on the machine. Raises InsufficientScope, NotForYourself, GrantsMoreThanHeld (403), InsufficientAuthentication
     (401), UnknownUser (404), PassNotPossible (409), UnknownTenant, TenantSuspended, TenantBusy.
     """
     with user_for_admin(realm, tenant_id, user_id, by=by, action=Action.ISSUE_ENROLLMENT_PASS) as user:
@@ -76,7 +76,7 @@ def user_for_admin(
             raise UnknownUser
         if by is not None:
             if is_this_user(realm, user, by):
-                raise OwnFactors
+                raise NotForYourself
             must_outrank(by, user)
         yield user
 

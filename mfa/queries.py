@@ -10,12 +10,12 @@ from functools import cache
 from uuid import UUID
 
 import orjson
-from django.db import connections
 
 from identity_platform.api.email_addresses import email_key
 from identity_platform.audit.origin import current_origin
 from identity_platform.audit.writer import count_events
 from identity_platform.crypto import hash_token
+from identity_platform.postgresql.statements import fetch_row
 from mfa.totp.models import TotpSecret
 from mfa.users import find_user
 from mfa.webauthn.models import Passkey
@@ -101,7 +101,7 @@ WITH owner AS (
   SELECT owner.id FROM owner
   WHERE %(audit)s::jsonb IS NOT NULL AND (EXISTS (SELECT FROM secret) OR EXISTS (SELECT FROM passkey))
 ), cleared_attempts AS (
-  DELETE FROM userflow_{realm}attempts a USING verified
+  UPDATE userflow_{realm}attempts a SET failures = 0, locked_until = NULL FROM verified
   WHERE a.subject = verified.id::text AND a.factor = %(factor)s AND a.caller = %(budget)s
 ), audit_event AS (
   INSERT INTO {events} (action, outcome, actor_kind, actor_id, target_kind, target_id, address, request_id, details)
@@ -147,7 +147,7 @@ class ConsumedChallenge:
 
 
 @dataclass(frozen=True, slots=True)
-class StatedAssertion:
+class UnverifiedAssertion:
     """What a response of an authenticator states, none of it verified."""
 
     credential_id: bytes | None = None
@@ -156,7 +156,7 @@ class StatedAssertion:
     may_sign_in: bool = False
 
 
-_NO_ASSERTION = StatedAssertion()
+_NO_ASSERTION = UnverifiedAssertion()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ def count_attempt(
     caller: Caller,
     mfa_token: str | None,
     kind: str,
-    assertion: StatedAssertion = _NO_ASSERTION,
+    assertion: UnverifiedAssertion = _NO_ASSERTION,
 ) -> CountedAttempt | None:
     """Count an attempt at a factor of this kind by the active user with this address, before the comparison.
 
@@ -196,9 +196,7 @@ def count_attempt(
         **asdict(assertion),
         **_RULE,
     }
-    with connections[realm.alias].cursor() as cursor:
-        cursor.execute(_statements(realm)[0], values)
-        row = cursor.fetchone()
+    row = fetch_row(realm.alias, _statements(realm)[0], values)
     if row is None:
         return None
     *of_user, budget, failures, client_id, amr, ceremony, challenge_client = row[:10]
@@ -255,23 +253,18 @@ def use_factor(
     otherwise call it in the realm's transaction. Raises FactorUnusable, NotSignedInByTicket (401, the ticket was used
     meanwhile).
     """
-    user, login, origin = attempt.user, attempt.login, current_origin()
+    user, login = attempt.user, attempt.login
     values = {
         "user_id": user.pk,
         "ticket": login.digest if login is not None else None,
         "factor": kind,
         "budget": attempt.budget,
-        "actor_kind": origin.actor_kind,
-        "actor_id": origin.actor_id,
-        "address": origin.address,
-        "request_id": origin.request_id,
+        **current_origin().audit_columns(),
         "audit": orjson.dumps(audit).decode() if audit is not None else None,
         **_NO_USE,
         **(asdict(use) if use is not None else {}),
     }
-    with connections[realm.alias].cursor() as cursor:
-        cursor.execute(_statements(realm)[1], values)
-        row = cursor.fetchone()
+    row = fetch_row(realm.alias, _statements(realm)[1], values)
     if row is None:
         raise FactorUnusable if login is None else NotSignedInByTicket
     user.password, user.email_verified_at, ticket, factor = row

@@ -11,10 +11,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.errors import ApiError, NotAllowed, ValidationFailed
+from identity_platform.api.responses import NO_STORE
 from identity_platform.api.views import ApiViewSet, Arguments, Contract, Shape, View, endpoint
 from mfa import factors, passes, serializers
 from mfa.completion import Verified
-from mfa.errors import LastFactor, NoProof, OwnFactors, PassNotPossible, TokenOfAnotherUser, UnknownFactor
+from mfa.errors import LastFactor, NoProof, NotForYourself, PassNotPossible, TokenOfAnotherUser, UnknownFactor
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from userflow.accounts.models import Account
 from userflow.accounts.permissions_catalogue import FACTORS
@@ -38,11 +39,10 @@ from userflow.signin.caller import Caller
 from userflow.signin.delivery import ApplicationTokens
 from userflow.signin.pipeline import SignedIn as SignedInUser
 from userflow.signin.proof_fields import ProofIn, proof_in, without_proof
-from userflow.signin.views import NO_STORE as NO_STORE
 from userflow.signin.views import TICKET_HEADER, user_agent_of
 
 PROOFS = {TICKET_HEADER: "Enrollment ticket of the user's registration or last sign-in, or an enrollment pass."}
-ADMIN_ERRORS = [UnknownUser, OwnFactors, GrantsMoreThanHeld, InsufficientAuthentication]
+ADMIN_ERRORS = [UnknownUser, NotForYourself, GrantsMoreThanHeld, InsufficientAuthentication]
 # Of every endpoint that finds the user by the body.
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantMismatch, TooManyFromAddress]
 # Raised by begin, confirm and finish of every kind.
@@ -67,7 +67,7 @@ class FactorViewSet(ApiViewSet):
         TenantMismatch (403) when the token is of another tenant, ValidationFailed (400) for two different tickets, and
         `unknown_tenant` when an operator names a tenant that does not exist.
         """
-        fields = self.asked()
+        fields = self.validated_fields()
         tenant_id, ticket = fields.setdefault("tenant_id", None), fields.pop("enrollment_ticket", None)
         sender: object = self.request.user
         principal = sender if isinstance(sender, Principal) else None
@@ -153,7 +153,9 @@ class FactorListViewSet(ApiViewSet):
         Needs a proof in the body. The last factor cannot be removed if one is required.
         """
         factors.remove_factor(
-            principal=_person_at(request), factor_id=id_or(factor_id, UnknownFactor), proof=proof_in(self.asked())
+            principal=_person_at(request),
+            factor_id=id_or(factor_id, UnknownFactor),
+            proof=proof_in(self.validated_fields()),
         )
         return Response({"message": "The factor is removed.", "success": True})
 
@@ -166,7 +168,9 @@ class FactorListViewSet(ApiViewSet):
         An empty name restores that of its model.
         """
         passkey_id = id_or(factor_id, UnknownFactor)
-        return Response(factors.rename_passkey(principal=_person_at(request), factor_id=passkey_id, **self.asked()))
+        return Response(
+            factors.rename_passkey(principal=_person_at(request), factor_id=passkey_id, **self.validated_fields())
+        )
 
 
 class FactorRecoveryViewSet(ApiViewSet):
@@ -176,7 +180,7 @@ class FactorRecoveryViewSet(ApiViewSet):
     realm: ClassVar[Realm] = END_USERS
 
     def _arguments(self, request: Request) -> Arguments:
-        fields = self.asked()
+        fields = self.validated_fields()
         tenant_id = tenant_at(request, fields.pop("tenant_id")) if self.realm is END_USERS else None
         return {"realm": self.realm, "tenant_id": tenant_id, "by": principal_at(request), **fields}
 

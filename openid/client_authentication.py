@@ -9,16 +9,14 @@ from openid.tenant_of_request import address_first, is_address_of
 from tenants.errors import TenantBusy, UnknownTenant
 from userflow.oauth_errors import InvalidClient, InvalidRequest
 from userflow.sessions.client_authentication import KnownClient, authenticate_client
-from userflow.sessions.permissions import Anyone
+from userflow.sessions.view_sets import PublicViewSet
 from userflow.sessions.views import stated_client
 
 # Of every endpoint here.
 CLIENT_ERRORS: Final = (InvalidRequest, InvalidClient, UnknownTenant, TenantBusy, TooManyRequests)
 
 
-class ClientEndpoint(ApiViewSet):
-    permission_classes = [Anyone]
-    authentication_classes = []
+class ClientEndpoint(PublicViewSet):
     parser_classes = [OAuthFormParser]
 
 

@@ -7,6 +7,7 @@ from django.db import connection
 
 from identity_platform.audit.origin import set_tenant
 from identity_platform.postgresql.model_columns import ModelColumns
+from identity_platform.postgresql.statements import fetch_row
 from tenants.entering import lookup
 from tenants.entering.lookup import TenantContext
 from userflow.accounts.client_fields import CONFIDENTIAL
@@ -30,9 +31,7 @@ def find_client(tenant: TenantContext, client_id: str | UUID | None) -> Client |
     """Return the active client of this tenant, or None: another tenant's is as unknown as one that does not exist."""
     if client_id is None or not FORM.fullmatch(str(client_id)):
         return None
-    with connection.cursor() as cursor:
-        cursor.execute(_FIND_CLIENT, [UUID(str(client_id)), tenant.tenant_id])
-        row = cursor.fetchone()
+    row = fetch_row("default", _FIND_CLIENT, [UUID(str(client_id)), tenant.tenant_id])
     return None if row is None else CLIENT.row(connection.alias, row)
 
 
@@ -40,9 +39,7 @@ def find_client_with_tenant(client_id: str | None) -> tuple[Client, TenantContex
     """Return an active client with its tenant, unless that is deleted."""
     if client_id is None or not FORM.fullmatch(client_id):
         return None
-    with connection.cursor() as cursor:
-        cursor.execute(_CLIENT_AND_TENANT, [UUID(client_id)])
-        row = cursor.fetchone()
+    row = fetch_row("default", _CLIENT_AND_TENANT, [UUID(client_id)])
     if row is None:
         return None
     tenant = lookup.from_row(row[: lookup.WIDTH])

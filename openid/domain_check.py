@@ -6,9 +6,9 @@ from rest_framework.response import Response
 
 from identity_platform.api.errors import NotFound
 from identity_platform.api.fields import Text
-from identity_platform.api.views import ApiViewSet, endpoint
+from identity_platform.api.views import endpoint
 from tenants.addresses.hosts import check_budget, find_host
-from userflow.sessions.permissions import Anyone
+from userflow.sessions.view_sets import PublicViewSet
 
 
 class DomainCheckQuery(serializers.Serializer[object]):
@@ -24,10 +24,7 @@ class UnknownSignInDomain(NotFound):
     message = "No tenant has this sign-in domain."
 
 
-class DomainCheckViewSet(ApiViewSet):
-    permission_classes = [Anyone]
-    authentication_classes = []
-
+class DomainCheckViewSet(PublicViewSet):
     @endpoint(
         id="checkSignInDomain",
         query=DomainCheckQuery,

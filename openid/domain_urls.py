@@ -1,9 +1,10 @@
 """Every path on the sign-in domain of a tenant: its pages and OpenID endpoints, and nothing of the platform."""
 
 from django.shortcuts import redirect
-from django.urls import include, path
+from django.urls import path
 
 from identity_platform.api.handlers import read_only
+from identity_platform.api.path_index import PathIndex
 from mfa.webauthn.views import RelatedOriginsViewSet
 from openid.metadata.views import IssuerViewSet
 from openid.pages.unknown import UnknownPage
@@ -17,7 +18,7 @@ handler500 = "identity_platform.api.handlers.fault"
 urlpatterns = [
     path("", read_only(lambda request: redirect("/account"))),
     # The host names the tenant.
-    path("", include(below_issuer), {"slug": ""}),
+    PathIndex("", below_issuer, {"slug": ""}),
     # RFC 8414 section 3.1: an issuer without a path.
     path(".well-known/oauth-authorization-server", IssuerViewSet.as_view({"get": "server_metadata"}), {"slug": ""}),
     path(".well-known/webauthn", RelatedOriginsViewSet.as_view({"get": "retrieve"})),

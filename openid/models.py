@@ -29,9 +29,6 @@ class ShortLived(TenantModel):
     class Meta:
         abstract = True
 
-    def __str__(self) -> str:
-        return bytes(self.digest).hex()[:8]
-
     @classmethod
     def expired(cls, moment: datetime) -> models.Q:
         """Expired so long ago that nothing asks for it any more."""
@@ -155,6 +152,3 @@ class Consent(TenantModel):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["user", "client_id"], name="consent_unique")]
         indexes = [models.Index(fields=["client_id"], name="consent_client")]
-
-    def __str__(self) -> str:
-        return f"{self.user_id} {self.client_id}"

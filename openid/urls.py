@@ -1,17 +1,19 @@
 """Paths below the issuer of a tenant, and its metadata."""
 
-from django.urls import URLPattern, URLResolver, include, path
+from django.urls import URLPattern, URLResolver, path
 from django.views.generic import RedirectView
 
 from identity_platform.api.handlers import read_only
+from identity_platform.api.path_index import PathIndex
 from openid.authorization.pushing import PushedRequestViewSet
 from openid.authorization.views import Authorize
 from openid.device.views import DeviceAuthorizationViewSet
 from openid.domain_check import DomainCheckViewSet
 from openid.logout.pages import LogoutPage
-from openid.metadata.views import IssuerViewSet, conditional
+from openid.metadata.views import IssuerViewSet
 from openid.pages.email_undo import EmailUndoPage
 from openid.pages.unknown import UnknownPage
+from openid.pages.urls import urlpatterns as pages
 from openid.tokens.state import TokenStateViewSet
 from openid.tokens.views import OpenIDTokenViewSet
 from openid.userinfo.views import UserinfoViewSet
@@ -22,14 +24,14 @@ below_issuer: list[URLPattern | URLResolver] = [
     path("token", OpenIDTokenViewSet.as_view({"post": "token"})),
     path("authorize", Authorize.as_view(), name="openid_authorize"),
     path("userinfo", UserinfoViewSet.as_view({"get": "read", "post": "post"})),
-    path("jwks", conditional(IssuerViewSet.as_view({"get": "jwks"}))),
+    path("jwks", IssuerViewSet.as_view({"get": "jwks"})),
     path("par", PushedRequestViewSet.as_view({"post": "push"})),
     path("device_authorization", DeviceAuthorizationViewSet.as_view({"post": "authorize"})),
     path(".well-known/openid-configuration", IssuerViewSet.as_view({"get": "metadata"})),
     path("introspect", TokenStateViewSet.as_view({"post": "introspect"})),
     path("revoke", TokenStateViewSet.as_view({"post": "revoke"})),
     path("logout", LogoutPage.as_view()),
-    path("", include("openid.pages.urls")),
+    *pages,
 ]
 # For a person who opens the issuer itself.
 _to_account = read_only(RedirectView.as_view(url="/t/%(slug)s/account"))
@@ -39,7 +41,7 @@ urlpatterns = [
     path("t/<str:slug>/email-undo", EmailUndoPage.as_view()),
     path("t/<str:slug>", _to_account),
     path("t/<str:slug>/", _to_account),
-    path("t/<str:slug>/", include(below_issuer)),
+    PathIndex("t/<str:slug>/", below_issuer),
     # RFC 8414 section 3.1: the path of the issuer follows the well-known part.
     path(".well-known/oauth-authorization-server/t/<str:slug>", IssuerViewSet.as_view({"get": "server_metadata"})),
     path("t/<str:slug>/<path:rest>", UnknownPage.as_view()),

@@ -72,9 +72,6 @@ class ServiceCount(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["tenant_id", "type", "status"], name="service_count_unique")]
 
-    def __str__(self) -> str:
-        return f"{self.services}"
-
 
 class ServiceCredential(models.Model):
     """A secret bound to a service, sealed for its tenant, its service and its row (`seal_secret`)."""
@@ -98,9 +95,6 @@ class ServiceCredential(models.Model):
         indexes = [
             models.Index(fields=["expires_at"], condition=models.Q(status=ACTIVE), name="service_credential_expiry")
         ]
-
-    def __str__(self) -> str:
-        return str(self.id)
 
 
 class ServiceImport(ImportRun):

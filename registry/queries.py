@@ -18,6 +18,7 @@ from identity_platform.audit.origin import current_origin
 from identity_platform.audit.writer import count_events
 from identity_platform.postgresql.json_pages import Query, Slice, json_time, read_page
 from identity_platform.postgresql.model_columns import ModelColumns
+from identity_platform.postgresql.statements import execute, fetch_row, fetch_rows
 from identity_platform.postgresql.values import SqlValue
 from registry.models import ACTIVE, CREDENTIAL, EXPIRED, REVOKED, Service, ServiceCount, ServiceCredential
 
@@ -113,9 +114,7 @@ FAR = 1000
 
 def one_service(tenant_id: UUID, service_id: UUID) -> orjson.Fragment | None:
     """One service as ready JSON, or None."""
-    with connection.cursor() as cursor:
-        cursor.execute(_ONE, [service_id, tenant_id])
-        row = cursor.fetchone()
+    row = fetch_row("default", _ONE, [service_id, tenant_id])
     return orjson.Fragment(row[0]) if row else None
 
 
@@ -130,9 +129,7 @@ def credentials_by_status(tenant_id: UUID, service_id: UUID, status: str) -> Sto
 
 
 def _stored(statement: str, values: dict[str, SqlValue]) -> StoredCredentials | None:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, values)
-        rows = cursor.fetchall()
+    rows = fetch_rows("default", statement, values)
     if not rows:
         return None
     width = len(_SERVICE)
@@ -153,23 +150,17 @@ def record_reads(
 
     False, with nothing stored, if one of the credentials has changed since it was read.
     """
-    origin = current_origin()
     values: dict[str, SqlValue] = {
         "ids": [row.pk for row in credentials],
         "secrets": [bytes(row.secret) for row in credentials],
         "expiries": [row.expires_at for row in credentials],
         "read_at": at,
         "action": action,
-        "actor_kind": origin.actor_kind,
-        "actor_id": origin.actor_id,
-        "address": origin.address,
-        "request_id": origin.request_id,
+        **current_origin().audit_columns(),
         "details": orjson.dumps(details).decode(),
         "tenant_id": tenant_id,
     }
-    with connection.cursor() as cursor:
-        cursor.execute(_RECORD_READS, values)
-        [stored] = cursor.fetchone()
+    [stored] = fetch_row("default", _RECORD_READS, values)
     if stored:
         count_events("default", action, number=stored)
     return bool(stored)
@@ -280,9 +271,7 @@ def insert_credentials(tenant_id: UUID, rows: Sequence[Mapping[str, object]]) ->
 
 
 def _ids_of(statement: str, values: list[SqlValue]) -> set[UUID]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, values)
-        return {pk for (pk,) in cursor.fetchall()}
+    return {pk for (pk,) in fetch_rows("default", statement, values)}
 
 
 class WrongCount(NamedTuple):
@@ -295,14 +284,12 @@ class WrongCount(NamedTuple):
 
 def wrong_counts(tenant_id: UUID) -> list[WrongCount]:
     """Return the counters of the tenant that are wrong."""
-    with connection.cursor() as cursor:
-        cursor.execute(_WRONG_COUNTS, {"tenant": tenant_id})
-        return [WrongCount(type, status, int(difference)) for type, status, difference in cursor.fetchall()]
+    rows = fetch_rows("default", _WRONG_COUNTS, {"tenant": tenant_id})
+    return [WrongCount(type, status, int(difference)) for type, status, difference in rows]
 
 
 def count_again(tenant_id: UUID) -> None:
     """Count the tenant's services again. Call it in a transaction."""
-    with connection.cursor() as cursor:
-        cursor.execute(_LOCK_SERVICES)
-        ServiceCount.objects.filter(tenant_id=tenant_id).delete()
-        cursor.execute(_COUNT_AGAIN, [tenant_id])
+    execute("default", _LOCK_SERVICES)
+    ServiceCount.objects.filter(tenant_id=tenant_id).delete()
+    execute("default", _COUNT_AGAIN, [tenant_id])

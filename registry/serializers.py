@@ -11,7 +11,7 @@ from identity_platform.api.url_field import HttpUrl
 from registry import models
 from registry.actions import ReadCredentials, status_of
 from registry.models import Service, ServiceCredential
-from userflow.named_tenant import NamedTenant, TenantPageQuery
+from userflow.named_tenant import TenantPageQuery, TenantParameter
 
 LARGEST_SECRET = LARGEST_METADATA = 64 * 1024
 DEEPEST_METADATA = 16
@@ -104,7 +104,7 @@ class ServiceListOut(serializers.Serializer[object]):
     pagination = PaginationOut()
 
 
-class ServiceCredentialQuery(NamedTenant):
+class ServiceCredentialQuery(TenantParameter):
     status = QueryChoice(
         (models.ACTIVE, models.REVOKED, models.EXPIRED),
         required=False,

@@ -14,7 +14,7 @@ from rest_framework.response import Response
 
 from identity_platform.api.errors import NotAllowed, NotSignedIn, TooManyRequests
 from identity_platform.api.ratelimit import Usage
-from identity_platform.api.responses import DeletedRecordOut
+from identity_platform.api.responses import NO_STORE, DeletedRecordOut
 from identity_platform.api.views import Contract, endpoint
 from registry import actions, limits, serializers
 from registry.errors import (
@@ -33,7 +33,7 @@ from tenants.states import Purpose
 from userflow.accounts.principals import Principal
 from userflow.errors import GrantsMoreThanHeld
 from userflow.ids import id_or
-from userflow.named_tenant import InTenantViewSet, NamedTenant
+from userflow.named_tenant import InTenantViewSet, TenantParameter
 from userflow.sessions.authentication import presented_token
 from userflow.sessions.permissions import (
     ADMIN,
@@ -48,7 +48,6 @@ from userflow.sessions.permissions import (
 )
 
 KINDS = (OPERATOR, ADMIN, CLIENT, END_USER)
-NO_STORE = {"Cache-Control": "no-store"}
 RATE_HEADERS = {
     "X-RateLimit-Limit": "Calls allowed in a minute.",
     "X-RateLimit-Remaining": "Calls left in this minute.",
@@ -57,7 +56,7 @@ RATE_HEADERS = {
 TENANCY = [UnknownTenant, TenantRequired, TenantSuspended, TenantBusy]
 UNKNOWN: Final = {"service_id": ServiceNotFound, "credential_id": CredentialNotFound}
 FOR_TENANT = {"X-Tenant-ID": "The tenant for which an operator acts; ignored for all other callers."}
-registry_endpoint = partial(endpoint, query=NamedTenant, headers=FOR_TENANT, limit_headers=RATE_HEADERS)
+registry_endpoint = partial(endpoint, query=TenantParameter, headers=FOR_TENANT, limit_headers=RATE_HEADERS)
 
 
 class RegistryViewSet(InTenantViewSet):
@@ -109,7 +108,7 @@ class RegistryViewSet(InTenantViewSet):
         contract: Contract = getattr(self, self.action).contract
         body = self.valid(contract.body) if contract.body else {}
         # Most calls have no query and only its optional tenant to look for.
-        has_query = self.request.META["QUERY_STRING"] or contract.query is not NamedTenant
+        has_query = self.request.META.get("QUERY_STRING") or contract.query is not TenantParameter
         query = self.valid_query(contract.query) if contract.query and has_query else {}
         tenant_id = tenant_at(self.request, query.pop("tenant_id", None))
         lookup.find(tenant_id).check(Purpose.INSPECT)

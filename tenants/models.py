@@ -68,9 +68,6 @@ class TenantRecord(GlobalCopy):
     class Meta:
         constraints = [models.CheckConstraint(condition=models.Q(one=True), name="one_tenant_record")]
 
-    def __str__(self) -> str:
-        return str(self.tenant_id)
-
 
 class Installation(models.Model):
     """One row: which installation this global database belongs to (`tenants.database_servers.fences`)."""
@@ -85,9 +82,6 @@ class Installation(models.Model):
 
     class Meta:
         constraints = [models.CheckConstraint(condition=models.Q(one=True), name="one_installation")]
-
-    def __str__(self) -> str:
-        return str(self.id)
 
 
 class DatabaseServer(models.Model):
@@ -131,9 +125,6 @@ class ServerHealth(models.Model):
     tenants = models.PositiveIntegerField(null=True, help_text="On the server, so that a page need not count them.")
     checked_at = models.DateTimeField()
 
-    def __str__(self) -> str:
-        return str(self.server_id)
-
 
 class OperatingMode(models.Model):
     """What operators have limited the platform (no server) or one database server to (`tenants.operating_modes`)."""
@@ -153,9 +144,6 @@ class OperatingMode(models.Model):
             models.CheckConstraint(condition=models.Q(mode__in=list(Mode)), name="known_operating_mode"),
         ]
 
-    def __str__(self) -> str:
-        return self.mode
-
 
 class LogLevel(models.Model):
     """A log level that an operator has set for a limited time (`tenants.log_levels`)."""
@@ -165,9 +153,6 @@ class LogLevel(models.Model):
     level = models.CharField(max_length=10, choices=[(level, level) for level in LEVELS])
     until = models.DateTimeField()
     set_at = models.DateTimeField(auto_now=True)
-
-    def __str__(self) -> str:
-        return self.level
 
     @classmethod
     def expired(cls, moment: datetime) -> models.Q:
@@ -195,9 +180,6 @@ class ConnectionLease(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["process", "server"], name="lease_of_process")]
         indexes = [models.Index(fields=["expires_at"], name="lease_expires")]
-
-    def __str__(self) -> str:
-        return f"{self.host} {self.pid}"
 
 
 class Tenant(models.Model):
@@ -234,9 +216,6 @@ class FormerSlug(models.Model):
     slug = models.CharField(max_length=63, primary_key=True)
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="former_slugs")
     ended_at = models.DateTimeField(auto_now_add=True)
-
-    def __str__(self) -> str:
-        return self.slug
 
 
 class TenantDatabase(models.Model):
@@ -276,9 +255,6 @@ class WarmDatabase(models.Model):
     class Meta:
         indexes = [models.Index(fields=["ready", "schema_version"], name="warm_database_ready")]
 
-    def __str__(self) -> str:
-        return self.name
-
 
 class WebhookTenant(models.Model):
     """A tenant with webhook endpoints, which are in its own database: this row saves opening it to find out."""
@@ -292,18 +268,12 @@ class WebhookTenant(models.Model):
     class Meta:
         indexes = [models.Index(fields=["swept_at"], name="webhook_tenant_swept")]
 
-    def __str__(self) -> str:
-        return str(self.tenant_id)
-
 
 class WebAuthnClaim(models.Model):
     """A domain or origin that the passkeys of one tenant use (`tenants.addresses.webauthn_claims`)."""
 
     name = models.CharField(max_length=300, primary_key=True)
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="webauthn_claims")
-
-    def __str__(self) -> str:
-        return self.name
 
 
 class DomainClaim(models.Model):
@@ -332,9 +302,6 @@ class DomainClaim(models.Model):
             models.Index(fields=["tenant"], condition=models.Q(lost_since__isnull=False), name="domain_claim_lost")
         ]
 
-    def __str__(self) -> str:
-        return self.domain
-
 
 class FinalBackup(models.Model):
     """The encrypted backup of a deleted tenant. While this row exists, so does the data key that opens the file."""
@@ -346,9 +313,6 @@ class FinalBackup(models.Model):
     delete_after = models.DateTimeField()
     created_at = models.DateTimeField(auto_now_add=True)
 
-    def __str__(self) -> str:
-        return str(self.tenant_id)
-
 
 class DataKey(models.Model):
     """The key that seals one owner's secrets, wrapped by a key of the ring, which is never stored in a database."""
@@ -359,9 +323,6 @@ class DataKey(models.Model):
     ring_key_id = models.CharField(max_length=64, db_index=True)
     wrapped = models.BinaryField(editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
-
-    def __str__(self) -> str:
-        return self.owner
 
 
 class UndeliveredRevocation(TenantModel):
@@ -377,9 +338,6 @@ class UndeliveredRevocation(TenantModel):
     ends_at = models.DateTimeField()
 
     after_restore: ClassVar[AfterRestore] = NoAuthority("The journal takes older entries only beside newer ones.")
-
-    def __str__(self) -> str:
-        return self.kind
 
 
 class JournaledRevocation(models.Model):
@@ -401,9 +359,6 @@ class JournaledRevocation(models.Model):
             models.UniqueConstraint(fields=["tenant_id", "kind", "digest"], name="journaled_revocation_unique")
         ]
         indexes = [models.Index(fields=["noted_at"], name="journaled_revocation_age")]
-
-    def __str__(self) -> str:
-        return f"{self.tenant_id} {self.kind}"
 
     @classmethod
     def expired(cls, moment: datetime) -> models.Q:

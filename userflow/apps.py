@@ -24,6 +24,7 @@ class UserflowConfig(AppConfig):
         from userflow.accounts.client_records import CLIENTS
         from userflow.accounts.models import end_user_erasing
         from userflow.clients.actions import create_default_client
+        from userflow.credentials import checks  # noqa: F401  # registers the system check
         from userflow.directory.people import keep_admins_decision
         from userflow.domains.recording import find_unrecorded
         from userflow.invitations.queries import delete_invitations_of

@@ -47,10 +47,6 @@ def _changing(tenant_id: UUID) -> Collection[UUID]:
     return list(PendingClientChange.objects.filter(tenant_id=tenant_id).values_list("pk", flat=True))
 
 
-def _open_sessions(moment: datetime) -> Q:
-    return Q(ended_at=None, expires_at__gt=moment)
-
-
 def _open_invitations(moment: datetime) -> Q:
     return Invitation.OPEN & Q(expires_at__gt=moment)
 
@@ -84,7 +80,7 @@ REFERENCES: Final = (
         "sessions of missing client",
         "These sessions are open, and their client was deleted or lost: one of the databases is older than the other.",
         "--repair ends them; applications with a logout address get a logout token.",
-        among=_open_sessions,
+        among=lambda moment: Q(ended_at=None, expires_at__gt=moment),
         pending=_changing,
         repair=_end_sessions,
     ),

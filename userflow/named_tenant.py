@@ -23,15 +23,15 @@ from userflow.sessions.permissions import needs, tenant_at
 TENANCY = (UnknownTenant, TenantSuspended, TenantBusy, TenantRequired)
 
 
-class NamedTenant(serializers.Serializer[object]):
+class TenantParameter(serializers.Serializer[object]):
     tenant_id = Identifier(required=False, help_text="For operators. Alternatively the header X-Tenant-ID.")
 
 
-class OptionalTenantIn(NamedTenant):
+class OptionalTenantIn(TenantParameter):
     """For operators, who can name the tenant here."""
 
 
-class TenantPageQuery(NamedTenant, PageQuery):
+class TenantPageQuery(TenantParameter, PageQuery):
     pass
 
 
@@ -52,7 +52,7 @@ class InTenantViewSet(ApiViewSet):
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of the use case: the tenant, the ids of the path, and the validated fields."""
-        fields = self.asked()
+        fields = self.validated_fields()
         tenant_id = self.tenant(fields.pop("tenant_id", None))
         return {
             "tenant_id": tenant_id,

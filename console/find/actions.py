@@ -50,7 +50,7 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResults:
     """The results of one search; `more` tells that there are others."""
 
     matches: list[Match]
@@ -74,7 +74,7 @@ def searchable(by: Principal) -> list[Kind]:
     return [kind for kind, permissions in needed.items() if given.issuperset(permissions.split())]
 
 
-def find_anything(*, by: Principal, words: str) -> Found:
+def find_anything(*, by: Principal, words: str) -> SearchResults:
     """Return what begins with the words, or has this id; end users only by their whole address or id.
 
     A search for end users is audited.
@@ -86,7 +86,7 @@ def find_anything(*, by: Principal, words: str) -> Found:
         matches_of_kind = list(_SEARCHES[kind](by, words))
         more |= len(matches_of_kind) > most
         matches += matches_of_kind[:most]
-    return Found(matches, more)
+    return SearchResults(matches, more)
 
 
 def _tenants(by: Principal, words: str) -> Iterator[Match]:

@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from console.find.actions import Found, Kind, Match, find_anything, searchable
+from console.find.actions import Kind, Match, SearchResults, find_anything, searchable
 from console.frame.access import Context, Staff, staff_at
 from console.frame.navigation import OPEN_TENANT, permitted
 from console.frame.records import Text, render_page
@@ -39,12 +39,12 @@ _PAGES: Final = {
 }
 
 
-class Words(forms.Form):
+class SearchForm(forms.Form):
     q = forms.CharField(max_length=255, strip=True, required=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class LinkedMatch:
     """A result as it is shown: a link, or where another tenant has to be opened first, a button that opens it."""
 
     label: Text
@@ -56,9 +56,9 @@ class Result:
 def find(request: HttpRequest) -> HttpResponse:
     """Search on a POST, so that no address is in a URL, which browsers and proxies store."""
     staff = staff_at(request)
-    form = Words(request.POST if request.method == "POST" else None)
+    form = SearchForm(request.POST if request.method == "POST" else None)
     words = form.cleaned_data["q"] if form.is_valid() else ""
-    search_result = find_anything(by=staff.principal, words=words) if words else Found([], more=False)
+    search_result = find_anything(by=staff.principal, words=words) if words else SearchResults([], more=False)
     kinds = searchable(staff.principal)
     context: Context = {
         "q": words,
@@ -73,14 +73,14 @@ def find(request: HttpRequest) -> HttpResponse:
     return render_page(request, "console/find/page.html", _("Find"), context)
 
 
-def _result(match: Match, request: HttpRequest, staff: Staff) -> Result:
+def _result(match: Match, request: HttpRequest, staff: Staff) -> LinkedMatch:
     link = reverse(_PAGES[match.kind], args=[match.key])
     label = _LABELS[match.kind]
     if match.tenant is None or match.kind is Kind.ADMIN_USER or not staff.is_operator:
-        return Result(label, match, link)
+        return LinkedMatch(label, match, link)
     if match.kind is Kind.TENANT:
         # The first of its lists, or its record for an operator who may see none of them.
-        return Result(label, match, "" if permitted(staff, OPEN_TENANT) else link, match.tenant)
+        return LinkedMatch(label, match, "" if permitted(staff, OPEN_TENANT) else link, match.tenant)
     chosen = chosen_tenant(request)
     is_open = chosen is not None and chosen.pk == match.tenant.pk
-    return Result(label, match, link, None if is_open else match.tenant)
+    return LinkedMatch(label, match, link, None if is_open else match.tenant)

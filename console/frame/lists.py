@@ -20,7 +20,7 @@ from unfold.views import ChangeList
 
 from console.frame.access import Context, Page, needed, staff_at, staff_or_none
 from console.frame.labels import counted
-from console.frame.records import NOTHING, Text, moment, with_encoded_form
+from console.frame.records import Text, moment
 from console.frame.scope import tenant_at
 from console.frame.tenant_pages import render_in_tenant
 from identity_platform.api.email_addresses import search_key
@@ -268,19 +268,9 @@ def column(
     return staticmethod(decorated)
 
 
-def address_column(label: Text, field: str) -> Any:
-    """Return a column with an e-mail address."""
-    return column(label, lambda row: with_encoded_form(getattr(row, field)))
-
-
 def time_column(label: Text, field: str) -> Any:
     """Return a column with a time in UTC. A list sorts by it if its `sortable_by` names it."""
     return column(label, lambda row: moment(getattr(row, field)), ordering=field)
-
-
-def joined_column(label: Text, field: str) -> Any:
-    """Return a column with the entries of a list."""
-    return column(label, lambda row: ", ".join(getattr(row, field)) or NOTHING)
 
 
 def uuid_or_none(text: str) -> UUID | None:

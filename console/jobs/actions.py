@@ -81,14 +81,10 @@ def run_job_again(*, job_id: UUID, by: AdminUser) -> Job:
 
 def _arguments(job: Job) -> dict[str, str]:
     """Return the arguments of the task: the job, and who started it from where, for the audit log."""
-    origin = current_origin()
     return {
         "job_id": str(job.pk),
         "language": translation.get_language(),
-        "actor_kind": origin.actor_kind,
-        "actor_id": origin.actor_id,
-        "address": origin.address,
-        "request_id": origin.request_id,
+        **current_origin().audit_columns(),
     }
 
 

@@ -103,10 +103,6 @@ def _lost_domains() -> QuerySet[DomainClaim]:
     return DomainClaim.objects.filter(lost_since__isnull=False)
 
 
-def _failed_tenants(scope: Scope) -> int:
-    return _bounded(TenantDatabase.objects.filter(status=State.FAILED))
-
-
 def _outdated_tenants(scope: Scope) -> int:
     # Two ranges of an index: an unequal value would be searched for in all rows.
     version = schema_version()
@@ -114,16 +110,8 @@ def _outdated_tenants(scope: Scope) -> int:
     return _bounded(outdated.exclude(status__in=(State.PROVISIONING, State.DELETING, State.DELETED)))
 
 
-def _unreadable_tenants(scope: Scope) -> int:
-    return _bounded(TenantFigures.objects.exclude(failure=""))
-
-
 def _silent_servers(scope: Scope) -> int:
     return sum(1 for server in scope.servers if _has_health(server) and not server.health.responds)
-
-
-def _full_servers(scope: Scope) -> int:
-    return sum(map(_is_full, scope.servers))
 
 
 def _is_full(server: DatabaseServer) -> bool:
@@ -142,10 +130,6 @@ def _servers_without_spares(scope: Scope) -> int:
     if not settings.TENANT_WARM_POOL:
         return 0
     return sum(1 for server in scope.servers if server.accepts_tenants and not getattr(server, "has_spare", False))
-
-
-def _unsuccessful_jobs(scope: Scope) -> int:
-    return _bounded(Job.objects.filter(Job.unsuccessful(now())))
 
 
 def _old_signing_keys(scope: Scope) -> int:
@@ -201,11 +185,13 @@ _TENANTS: Final = "tenants_tenant_changelist"
 CHECKS: Final[dict[str, Check]] = {
     "silent_servers": Check(title=_("Database servers that do not respond"), count=_silent_servers, platform="servers"),
     "failed": Check(
-        title=_("Tenants whose last operation failed"), count=_failed_tenants, platform=f"{_TENANTS}?state=failed"
+        title=_("Tenants whose last operation failed"),
+        count=lambda scope: _bounded(TenantDatabase.objects.filter(status=State.FAILED)),
+        platform=f"{_TENANTS}?state=failed",
     ),
     "unreadable": Check(
         title=_("Tenants whose database could not be read"),
-        count=_unreadable_tenants,
+        count=lambda scope: _bounded(TenantFigures.objects.exclude(failure="")),
         platform=f"{_TENANTS}?attention=unreadable",
         tenants=lambda: Q(figures__isnull=False) & ~Q(figures__failure=""),
     ),
@@ -214,7 +200,7 @@ CHECKS: Final[dict[str, Check]] = {
     ),
     "jobs": Check(
         title=_("Jobs that failed in the last seven days or were interrupted"),
-        count=_unsuccessful_jobs,
+        count=lambda scope: _bounded(Job.objects.filter(Job.unsuccessful(now()))),
         platform="console_job_changelist?state=unsuccessful",
     ),
     "sign_ins": Check(
@@ -264,7 +250,11 @@ CHECKS: Final[dict[str, Check]] = {
         tenant_page="domains",
         tenants=lambda: _tenants_having(_lost_domains()),
     ),
-    "full_servers": Check(title=_("Database servers that are nearly full"), count=_full_servers, platform="servers"),
+    "full_servers": Check(
+        title=_("Database servers that are nearly full"),
+        count=lambda scope: sum(map(_is_full, scope.servers)),
+        platform="servers",
+    ),
     "spares": Check(
         title=_("Database servers without a warm database"), count=_servers_without_spares, platform="servers"
     ),
@@ -289,7 +279,7 @@ CHECKS: Final[dict[str, Check]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Problem:
     """A problem that exists."""
 
     title: Text
@@ -302,9 +292,9 @@ class Line:
         return f"{self.count:,}+" if self.count == COUNTED_AT_MOST else f"{self.count:,}"
 
 
-def lines(staff: Staff) -> list[Line] | None:
+def lines(staff: Staff) -> list[Problem] | None:
     """Return the problems that the user may see, None if the user may see no kind of problem."""
     scope = Scope(staff.user.tenant_id)
     linked = [(check, link) for check in CHECKS.values() if (link := check.link_for(staff))]
-    problems = [Line(check.title, count, link) for check, link in linked if (count := check.count(scope))]
+    problems = [Problem(check.title, count, link) for check, link in linked if (count := check.count(scope))]
     return problems if linked else None

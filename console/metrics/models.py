@@ -44,9 +44,6 @@ class TenantFigures(models.Model):
             models.Index(fields=["tenant"], condition=models.Q(needs_attention=True), name="console_attention"),
         ]
 
-    def __str__(self) -> str:
-        return str(self.pk)
-
 
 class DayCounts(models.Model):
     """The counts of a day (UTC)."""
@@ -60,9 +57,6 @@ class DayCounts(models.Model):
 
     class Meta:
         abstract = True
-
-    def __str__(self) -> str:
-        return str(self.day)
 
 
 class TenantDay(DayCounts):

@@ -6,8 +6,9 @@ from datetime import date
 from typing import Any, Final, cast
 from uuid import UUID
 
-from django.db import connection, connections
+from django.db import connections
 
+from identity_platform.postgresql.statements import execute, fetch_row, fetch_rows
 from registry.limits import OPERATORS
 from tenants.entering.context import tenant_atomic
 from tenants.entering.target import TENANT_ALIAS
@@ -159,23 +160,18 @@ def sum_days(since: date) -> None:
 
 
 def _run(statement: str, **parameters: UUID | date | str | int) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters)
+    execute("default", statement, parameters)
 
 
 def factors(tenant_id: UUID | None) -> dict[str, int]:
     """Return the number of active users by factor, of one tenant or of all."""
-    with connection.cursor() as cursor:
-        cursor.execute(_FACTORS, {"tenant": tenant_id})
-        return dict(cursor.fetchall())
+    return dict(fetch_rows("default", _FACTORS, {"tenant": tenant_id}))
 
 
 def collect(*, last: int, settled: int, day: date) -> Collected:
     """Collect the metrics of the entered tenant: events after `last`, and the users who joined from `day` on."""
     began = time.perf_counter()
-    with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute("SELECT pg_database_size(current_database())")
-        (size,) = cast(tuple[int], cursor.fetchone())
+    (size,) = cast(tuple[int], fetch_row(TENANT_ALIAS, "SELECT pg_database_size(current_database())"))
     check_ms = round((time.perf_counter() - began) * 1000, 2)
     with tenant_atomic(), connections[TENANT_ALIAS].cursor() as cursor:
         # Counting millions of users takes longer than a request's statements may.

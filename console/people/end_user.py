@@ -50,7 +50,7 @@ SHOWN_GROUPS: Final = 100
 
 
 @dataclass
-class HeldRole:
+class EffectiveRole:
     """A role of a user: direct, through groups, or both."""
 
     id: UUID
@@ -64,7 +64,7 @@ def _record(user: EndUser, *, tenant: Tenant, staff: Staff, purpose: Purpose) ->
     """Return everything about a user of the entered tenant. A part that the reader may not see is None."""
     email_proof = EmailProof.objects.filter(user=user).exclude(email_key=user.email_key).first()
     memberships = GroupMembership.objects.filter(user=user).select_related("group").order_by("group__name")
-    roles = held_roles(user) if staff.may("roles:read") else None
+    roles = effective_roles(user) if staff.may("roles:read") else None
     sessions = _sessions(user) if staff.may("sessions:read") else None
     clients = _client_names([user.client_id, *(session.client_id for session in sessions or ())], tenant)
     events = newest_events(user) if staff.may("audit:read") or staff.may(HISTORY) else None
@@ -123,21 +123,21 @@ def _applications(user: EndUser) -> list[tuple[Connected, list[str]]]:
     ]
 
 
-def held_roles(user: EndUser) -> list[HeldRole]:
+def effective_roles(user: EndUser) -> list[EffectiveRole]:
     """Return the user's roles by name, each with where it comes from."""
-    roles_by_id: dict[UUID, HeldRole] = {}
+    roles_by_id: dict[UUID, EffectiveRole] = {}
     for binding in RoleBinding.objects.filter(user=user).select_related("role"):
         role = binding.role
-        roles_by_id[role.pk] = HeldRole(role.pk, role.name, role.permissions, direct=True)
+        roles_by_id[role.pk] = EffectiveRole(role.pk, role.name, role.permissions, direct=True)
     carried = Group.roles.through.objects.filter(group__memberships__user=user).select_related("role", "group")
     for group_role in carried.order_by("group__name"):
         role = group_role.role
-        known = roles_by_id.setdefault(role.pk, HeldRole(role.pk, role.name, role.permissions))
+        known = roles_by_id.setdefault(role.pk, EffectiveRole(role.pk, role.name, role.permissions))
         known.groups.append(group_role.group.name)
     return sorted(roles_by_id.values(), key=lambda role: role.name.lower())
 
 
-def effective(roles: Iterable[HeldRole]) -> list[tuple[str, list[str], bool]]:
+def effective(roles: Iterable[EffectiveRole]) -> list[tuple[str, list[str], bool]]:
     """Return each permission that the roles give, which of them give it, and whether it is one of the platform."""
     given: dict[str, list[str]] = {}
     for role in roles:

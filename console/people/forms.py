@@ -88,12 +88,7 @@ class RegisterForm(ClientChoice):
         strip=False,
         help_text=_("Share it securely, or send an invitation instead, so that the user chooses a password."),
     )
-    external_id = fields.Line(
-        label=_("External id"),
-        max_length=LONGEST_EXTERNAL_ID,
-        required=False,
-        help_text=_("The id of the user in another system. No two users of the tenant have the same."),
-    )
+    external_id = EndUserForm.base_fields["external_id"]
     field_order = ("email", "name", "client_id", "password", "external_id")
 
     def body(self) -> Context:

@@ -27,6 +27,7 @@ from identity_platform.audit.writer import record_for_tenant
 from identity_platform.postgresql.row_errors import first_or
 from tenants.entering.context import tenant_atomic
 from tenants.models import Tenant
+from userflow.accounts.members import Members
 from userflow.accounts.models import EndUser, Group, GroupMembership, Role, RoleBinding
 from userflow.accounts.permissions_catalogue import EVERY_PERMISSION
 from userflow.errors import UnknownGroup, UnknownRoleId
@@ -37,7 +38,6 @@ from userflow.sessions.assurance import Action
 ON_A_PAGE: Final = 50
 FOUND: Final = 20
 
-Memberships = QuerySet[GroupMembership] | QuerySet[RoleBinding]
 Row = TypeVar("Row", Group, Role)
 
 
@@ -49,7 +49,7 @@ class Kind(Generic[Row]):
     key: str
     rows: QuerySet[Row]
     unknown: type[NotFound]
-    memberships: Memberships
+    memberships: Members
     add: Callable[..., int]
     remove: Callable[..., int]
 
@@ -66,7 +66,7 @@ class MemberSearch(django_forms.Form):
     before = django_forms.IntegerField(required=False, min_value=1)
 
 
-def members_page(request: HttpRequest, memberships: Memberships) -> Context:
+def members_page(request: HttpRequest, memberships: Members) -> Context:
     """Return the requested page of members, newest first. Its cost does not depend on their number.
 
     `next` is where the next page begins, None on the last page.

@@ -29,7 +29,7 @@ PERMISSIONS: Final = ("invitations:read", "invitations:write")
 STATES: Final = [(state, labels.STATES[state]) for state in (PENDING, ACCEPTED, EXPIRED, CANCELLED)]
 
 
-class Asked(Form):
+class InvitationListForm(Form):
     status = ChoiceField(choices=STATES, required=False)
     page = IntegerField(required=False, min_value=1, max_value=1000)
 
@@ -37,7 +37,7 @@ class Asked(Form):
 @tenant_page("invitations:read")
 def listed(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     """List the invitations of both kinds, newest first."""
-    form = Asked(request.GET)
+    form = InvitationListForm(request.GET)
     form.is_valid()
     status, page = form.cleaned_data.get("status") or None, form.cleaned_data.get("page") or 1
     record_for_tenant("invitation.listed", details={"console": True, "filters": ["status"] if status else []})

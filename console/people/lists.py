@@ -262,8 +262,7 @@ class EndUserSessionAdmin(TenantModelAdmin):
     list_title = _("Sessions")
     list_display = ("person", "address", "browser", "how", "began", "used", "expires", "ended")
     list_select_related = ("user",)
-    # The order of the index on the expiry.
-    ordering = ("-expires_at", "-id")
+    ordering = ("-created_at", "-id")
     list_filter = (SessionStateFilter,)
     search_fields = ("user__email",)
     search_help_text = _("E-mail address or name")

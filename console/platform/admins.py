@@ -16,7 +16,7 @@ from console.frame.confirm import CreateView, EmailEditView, RowView
 from console.frame.labels import factors, methods
 from console.frame.records import Button, Cell, Table, Text, Tone, buttons_to, mono, record_page, with_encoded_form
 from console.frame.scope import act_on
-from console.platform.forms import AdminForm, NewAdminForm, OwnRecordForm, RecordForm, roles_for
+from console.platform.forms import AdminForm, NewAdminForm, OwnAccountForm, RecordForm, roles_for
 from console.platform.scope_of_admins import ScopedView
 from console.signin.lost_factors import IssuePassView, ResetFactorsView
 from console.signin.proofs import ProofConfirmView, proof_in
@@ -156,7 +156,7 @@ class EditAdmin(EditRecord):
 class EditOwnRecord(ProofConfirmView, EditRecord):
     action = Action.CHANGE_OWN_EMAIL
     text = _("A new e-mail address needs your password or another proof.")
-    form_class = OwnRecordForm
+    form_class = OwnAccountForm
 
     def act(self, form: Form) -> Text:
         if form.cleaned_data["email"] != self.row.email:

@@ -60,7 +60,6 @@ def _find(request: HttpRequest, client_id: UUID) -> Client:
 
 @needs("clients:read")
 def show(request: HttpRequest, client_id: UUID) -> HttpResponse:
-    """A client."""
     client = _find(request, client_id)
     facts = (
         (_("State"), Cell(_("active"), tone=Tone.GOOD) if client.active else Cell(_("deactivated"), tone=Tone.BAD)),

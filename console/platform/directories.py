@@ -306,7 +306,7 @@ class CreateDirectory(CreateView[DirectoryConfig], ChosenTenantConfirmView):
     call = staticmethod(actions.create_directory)
     done = _("The directory is added. Test it, and begin with a dry run.")
 
-    def keep(self, result: actions.Shown) -> None:
+    def keep(self, result: actions.DirectoryWithLastRun) -> None:
         self.row = result.config
 
 

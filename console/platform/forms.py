@@ -118,7 +118,7 @@ class AdminForm(RecordForm):
         return sorted(self.cleaned_data["roles"])
 
 
-class OwnRecordForm(RecordForm, ProofForm):
+class OwnAccountForm(RecordForm, ProofForm):
     """The own record, with the proof that a new e-mail address needs. Users cannot change their own roles."""
 
     field_order = ("username", "email", "first_name", "last_name", "current_password", "code")

@@ -12,11 +12,9 @@ from console.frame.lists import (
     ChoiceFilter,
     ChosenTenantModelAdmin,
     ConsoleModelAdmin,
-    address_column,
     column,
-    joined_column,
 )
-from console.frame.records import NOTHING, Text
+from console.frame.records import NOTHING, Text, with_encoded_form
 from console.frame.scope import chosen_tenant
 from console.platform import admin_roles, admins, clients, invitations
 from userflow.accounts.models import AdminRole, AdminUser, Client
@@ -72,7 +70,7 @@ class AdminUserAdmin(AddressSearch, ConsoleModelAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Model]:
         return super().get_queryset(request).prefetch_related("roles")
 
-    address = address_column(_("E-mail"), "email")
+    address = column(_("E-mail"), lambda row: with_encoded_form(row.email))
     works_for = _SCOPE
     shown_roles = column(_("Roles"), lambda user: ", ".join(sorted(role.name for role in user.roles.all())) or NOTHING)
     second_factors = column(_("Second factors"), lambda user: factors(user.mfa_methods))
@@ -106,9 +104,9 @@ class AdminInvitationAdmin(AddressSearch, ConsoleModelAdmin):
     add_needs = ("invitations:write", "admins:write")
     show = staticmethod(invitations.show)
 
-    address = address_column(_("E-mail"), "email")
+    address = column(_("E-mail"), lambda row: with_encoded_form(row.email))
     works_for = _SCOPE
-    shown_roles = joined_column(_("Roles"), "roles")
+    shown_roles = column(_("Roles"), lambda row: ", ".join(row.roles) or NOTHING)
     state = column(_("State"), lambda row: labelled(row.status(now())), badges=invitations.TONES)
 
 

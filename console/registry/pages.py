@@ -25,6 +25,7 @@ from console.frame.scope import tenant_at
 from console.registry.forms import CredentialForm, ExpiryForm, SecretForm, ServiceForm
 from identity_platform.api.views import Arguments
 from registry import actions
+from registry.actions import READ_SECRETS
 from registry.models import ACTIVE, EXPIRED, REVOKED, Service, ServiceCredential
 from tenants.entering import lookup
 from tenants.models import Tenant
@@ -34,7 +35,6 @@ from userflow.sessions.assurance import Action
 # A service has a handful of credentials. Those beyond are found through the API.
 MOST_SHOWN = 200
 _TONES = {ACTIVE: Tone.GOOD, REVOKED: Tone.BAD, EXPIRED: Tone.WARNING}
-_SECRETS = "services:credentials"
 LIST: Final = "admin:registry_service_changelist"
 SERVICE: Final = "admin:registry_service_change"
 
@@ -63,8 +63,8 @@ def credentials_table(staff: Staff, service: Service) -> Table:
         rows=[
             (row.name, row.type, _status(row, at), row.expires_at, row.last_read_at, row.updated_at) for row in shown
         ],
-        actions=[_buttons(service, row, at) for row in shown] if staff.may(_SECRETS) else (),
-        buttons=[add] if staff.may(_SECRETS) else (),
+        actions=[_buttons(service, row, at) for row in shown] if staff.may(READ_SECRETS) else (),
+        buttons=[add] if staff.may(READ_SECRETS) else (),
         note=_("The newest %(most)d are shown.") % {"most": MOST_SHOWN} if len(credentials) > MOST_SHOWN else "",
         empty=_("No credentials yet. Add one so that the tenant's applications can fetch it."),
     )
@@ -95,7 +95,7 @@ class ServiceConfirmView(RowView[Service]):
 
 
 class AddCredential(ServiceConfirmView):
-    permissions = (_SECRETS,)
+    permissions = (READ_SECRETS,)
     title = _("Add credential to %(name)s")
     text = _("Applications with the permission services:credentials can fetch it from now on.")
     submit = _("Save")
@@ -108,7 +108,7 @@ class AddCredential(ServiceConfirmView):
 class CredentialConfirmView(RowView[ServiceCredential]):
     """A page that changes one credential, and goes back to the service."""
 
-    permissions = (_SECRETS,)
+    permissions = (READ_SECRETS,)
     service: Service
 
     def find(self) -> ServiceCredential:

@@ -30,7 +30,7 @@ PROOF_ENDS: Final = "console_proof_ends"
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class PendingSignIn:
     """The password was correct and a second factor is pending. `ticket` is the API's: ten minutes, five attempts."""
 
     ticket: str
@@ -66,16 +66,16 @@ def after_password(
     request.session.flush()
     email, ticket = result.user.email, result.enrollment_ticket
     if ticket is None:
-        request.session[PENDING] = asdict(Pending(result.mfa_token, email, list(result.methods), next_path))
+        request.session[PENDING] = asdict(PendingSignIn(result.mfa_token, email, list(result.methods), next_path))
         return HttpResponseRedirect(reverse("admin:second_step"))
     request.session[ENROLLING] = asdict(Enrolling(ticket, result.mfa_token, email, next_path))
     return HttpResponseRedirect(reverse("admin:my_sign_in"))
 
 
-def pending(request: HttpRequest) -> Pending | None:
+def pending(request: HttpRequest) -> PendingSignIn | None:
     """Return the sign-in of this browser that waits for its second factor."""
     stored_state = request.session.get(PENDING)
-    return Pending(**stored_state) if stored_state else None
+    return PendingSignIn(**stored_state) if stored_state else None
 
 
 def enrolling(request: HttpRequest) -> Enrolling | None:

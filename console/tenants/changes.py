@@ -32,7 +32,7 @@ from userflow.sessions.assurance import Action
 from userflow.tenants.actions import applications_of, change_slug, resume_tenant, suspend_tenant, update_tenant
 
 
-class OneTenantView(RowView[Tenant]):
+class TenantView(RowView[Tenant]):
     """A page that changes the tenant in the path. Its form needs no tenant id: the path names the tenant."""
 
     permissions: ClassVar[tuple[str, ...]] = ("tenants:write",)
@@ -45,7 +45,7 @@ class OneTenantView(RowView[Tenant]):
         return {"tenant": self.row.name}
 
 
-class Settings(EditView[Tenant], OneTenantView):
+class Settings(EditView[Tenant], TenantView):
     """Change name and settings, by the action behind `PATCH /uflow/admin/tenants/<id>`.
 
     Admins of the tenant change the settings that the API lets them change.
@@ -126,7 +126,7 @@ class Settings(EditView[Tenant], OneTenantView):
         return self.done
 
 
-class ChangeSlug(OneTenantView):
+class ChangeSlug(TenantView):
     """Change the slug and with it the issuer, by the action behind `PATCH /uflow/admin/tenants/<id>`."""
 
     action = Action.CHANGE_TENANT_STATE
@@ -157,7 +157,7 @@ class ChangeSlug(OneTenantView):
         return str(self.done) % self.names()
 
 
-class Suspend(OneTenantView):
+class Suspend(TenantView):
     action = Action.CHANGE_TENANT_STATE
     form_class = Reason
     title = _("Suspend %(tenant)s")
@@ -170,7 +170,7 @@ class Suspend(OneTenantView):
     done = _("%(tenant)s is suspended.")
 
 
-class Resume(OneTenantView):
+class Resume(TenantView):
     action = Action.CHANGE_TENANT_STATE
     title = _("Resume %(tenant)s")
     text = _("Its users can sign in again from the next request on.")
@@ -217,12 +217,12 @@ class Provision(JobView):
         must_grant_tenant_admin(self.request)
 
 
-class OneTenantJobView(JobView, OneTenantView):
+class TenantJobView(JobView, TenantView):
     def about(self) -> Tenant:
         return self.row
 
 
-class Finish(OneTenantJobView):
+class Finish(TenantJobView):
     kind = job_kinds.FINISH
     title = _("Finish provisioning %(tenant)s")
     text = _("Its provisioning was interrupted or is still running. It continues from the step it reached.")
@@ -230,7 +230,7 @@ class Finish(OneTenantJobView):
     dangerous = False
 
 
-class Migrate(OneTenantJobView):
+class Migrate(TenantJobView):
     kind = job_kinds.MIGRATE
     title = _("Migrate %(tenant)s")
     text = _(
@@ -241,7 +241,7 @@ class Migrate(OneTenantJobView):
     dangerous = False
 
 
-class BackUp(OneTenantJobView):
+class BackUp(TenantJobView):
     kind = job_kinds.BACK_UP
     title = _("Back up %(tenant)s")
     text = _(
@@ -255,7 +255,7 @@ class BackUp(OneTenantJobView):
         return {**super().names(), "folder": settings.BACKUP_FOLDER}
 
 
-class ChangeByJobView(OneTenantJobView):
+class ChangeByJobView(TenantJobView):
     """A dangerous job whose form offers choices and requires the slug of the tenant."""
 
     action = Action.CHANGE_TENANT_STATE
@@ -298,7 +298,7 @@ class Restore(ChangeByJobView):
         return [(name, name) for name in job_kinds.backups_of(self.row)]
 
 
-class Delete(OneTenantJobView):
+class Delete(TenantJobView):
     kind = job_kinds.DELETE
     action = Action.CHANGE_TENANT_STATE
     title = _("Delete %(tenant)s")

@@ -181,7 +181,7 @@ def backups_of(tenant: Tenant) -> list[str]:
     """Return the names of the tenant's files in the backup folder, newest first."""
     moments_by_name: dict[str, str] = {}
     # Earlier releases named them by the slug.
-    for owner in (str(tenant.pk), tenant.slug, *former_slugs.of(tenant.pk)):
+    for owner in (str(tenant.pk), tenant.slug, *former_slugs.slugs_of(tenant.pk)):
         for file in settings.BACKUP_FOLDER.glob(f"{owner}-*.backup"):
             moment = file.name.removeprefix(f"{owner}-")
             if _BACKUP.fullmatch(moment):

@@ -55,7 +55,6 @@ def tenant_at(request: HttpRequest, tenant_id: UUID) -> Tenant:
 
 
 def tenant_page(request: HttpRequest, tenant_id: UUID) -> HttpResponse:
-    """One tenant."""
     tenant = tenant_at(request, tenant_id)
     staff = staff_at(request)
     context: Context = {

@@ -13,12 +13,11 @@ from rest_framework.request import Request
 
 from identity_platform.api.documents import PARTS
 from identity_platform.api.handlers import unknown_path
+from identity_platform.api.responses import NO_STORE
 from identity_platform.installation import IS_PACKAGE
 
 # Python knows some of these types in newer versions only, and states no charset.
 TEXT_TYPES = {".html": "text/html", ".js": "text/javascript", ".md": "text/markdown", ".txt": "text/plain"}
-
-NO_STORE = {"Cache-Control": "no-store"}
 
 
 def site(request: HttpRequest, path: str) -> HttpResponseBase:

@@ -23,8 +23,8 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 from prometheus_client.registry import Collector
 
 from identity_platform.api import errors, handlers
-from identity_platform.crypto import same
-from identity_platform.processes import lives
+from identity_platform.crypto import constant_time_equal
+from identity_platform.processes import is_alive
 
 log = structlog.get_logger("identity.metrics")
 
@@ -97,7 +97,7 @@ def exposition(request: HttpRequest) -> HttpResponse:
 def is_authorized(authorization: str) -> bool:
     """Return whether the value of an Authorization header holds METRICS_TOKEN. Never without the setting."""
     token = settings.METRICS_TOKEN or ""
-    return token != "" and same(authorization.removeprefix("Bearer "), token)
+    return token != "" and constant_time_equal(authorization.removeprefix("Bearer "), token)
 
 
 def text_of_host(*, platform_wide: bool) -> bytes:
@@ -171,7 +171,7 @@ def _usage(process: int) -> tuple[float, float, float, float, float]:
 
 def processes() -> set[int]:
     """Return the ids of the living processes that keep metrics on this host."""
-    return {process for process in _known() if lives(process)}
+    return {process for process in _known() if is_alive(process)}
 
 
 def delete_stale_files() -> None:

@@ -197,10 +197,10 @@ def _walk(body: dict[str, object]) -> None:
     while levels:
         for key, value in levels[-1]:
             if isinstance(key, str) and (fault := _fault(key)):
-                raise MalformedBody(f"{fault}: the name of a field of {_place(path)}.")
+                raise MalformedBody(f"{fault}: the name of a field of {_path_text(path)}.")
             if isinstance(value, str):
                 if fault := _fault(value):
-                    raise MalformedBody(f"{fault}: {_place([*path, key])}.")
+                    raise MalformedBody(f"{fault}: {_path_text([*path, key])}.")
             elif isinstance(value, dict | list):
                 levels.append(iter(value.items() if isinstance(value, dict) else enumerate(value)))
                 path.append(key)
@@ -217,7 +217,7 @@ def _fault(text: str) -> str | None:
     return "Half a surrogate pair is not a character" if _SURROGATE.search(text) else None
 
 
-def _place(path: Sequence[str | int]) -> str:
+def _path_text(path: Sequence[str | int]) -> str:
     shown = "".join(f"[{step}]" if isinstance(step, int) else f".{_shown(step)}" for step in path)
     return shown.lstrip(".") or "the body"
 
@@ -235,7 +235,7 @@ def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return members
 
 
-def _whole(digits: str) -> int | float:
+def _number_of(digits: str) -> int | float:
     # Length first: converting a million digits takes seconds, and Python rejects more than 4,300 with a ValueError.
     if len(digits) <= _LONGEST_WHOLE and _SMALLEST <= (number := int(digits)) <= _BIGGEST:
         return number
@@ -257,7 +257,7 @@ def _constant(name: str) -> NoReturn:
 
 
 _decoder = json.JSONDecoder(
-    object_pairs_hook=_members, parse_int=_whole, parse_float=_fraction, parse_constant=_constant
+    object_pairs_hook=_members, parse_int=_number_of, parse_float=_fraction, parse_constant=_constant
 )
 
 

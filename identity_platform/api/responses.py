@@ -2,6 +2,8 @@
 
 from rest_framework import serializers
 
+NO_STORE = {"Cache-Control": "no-store"}
+
 
 class MessageOut(serializers.Serializer[object]):
     message = serializers.CharField()

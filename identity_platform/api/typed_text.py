@@ -6,7 +6,8 @@ Addresses, phone numbers, codes and names each have one function that starts wit
 import re
 import unicodedata
 
-_SIX_DIGITS = re.compile("[0-9]{6}")
+# ASCII only: `\d` matches the digits of other scripts.
+SIX_DIGITS = re.compile("[0-9]{6}")
 # Full-width forms of ASCII (Unicode, Halfwidth and Fullwidth Forms), which East Asian keyboards type.
 _FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 # Not in the category of dashes: the minus sign, the hyphen bullet, and the long vowel mark of Japanese keyboards.
@@ -38,7 +39,7 @@ def six_digits(text: str) -> str | None:
     The API takes the six ASCII digits only (the serializer field `SixDigits`).
     """
     code = compact(text).replace("-", "")
-    return code if _SIX_DIGITS.fullmatch(code) else None
+    return code if SIX_DIGITS.fullmatch(code) else None
 
 
 def _is_invisible(character: str) -> bool:

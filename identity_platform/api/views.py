@@ -81,7 +81,7 @@ class ApiViewSet(ViewSet):
     def http_method_not_allowed(self, request: object, *args: object, **kwargs: object) -> NoReturn:
         raise MethodNotAllowed(headers={"Allow": ", ".join(self.allowed_methods)})
 
-    def asked(self) -> Arguments:
+    def validated_fields(self) -> Arguments:
         """Return the validated fields of the body, or else of the query, that the contract of the action declares."""
         contract: Contract = getattr(self, self.action).contract
         return (
@@ -98,13 +98,13 @@ class ApiViewSet(ViewSet):
 
     def _checked(self, shape: Shape, data: object) -> dict[str, object]:
         try:
-            return dict(_kept(shape).run_validation(data))
+            return dict(_serializer_of(shape).run_validation(data))
         except serializers.ValidationError as problem:
             raise ValidationFailed(details=_messages(problem.detail)) from None
 
 
 @cache
-def _kept(shape: Shape) -> serializers.BaseSerializer[object]:
+def _serializer_of(shape: Shape) -> serializers.BaseSerializer[object]:
     """Return one serializer per class for all requests and threads, because creating one copies all its fields.
 
     So a serializer keeps nothing of a request: it has no context, no initial data and no instance.

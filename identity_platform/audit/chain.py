@@ -29,6 +29,7 @@ from identity_platform.audit.models import (
     TenantSeal,
 )
 from identity_platform.crypto import keyed_digest
+from identity_platform.postgresql.statements import execute
 
 log = structlog.get_logger("identity.audit")
 
@@ -113,13 +114,13 @@ def append(trail: Trail, link: Seal) -> Seal:
 
 def keep_head(trail: Trail, link: Seal) -> None:
     """Copy the newest link to the global database and to the log: both are out of reach of a tenant database's owner."""
-    with connections["default"].cursor() as cursor:
-        cursor.execute(
-            "INSERT INTO audit_chainhead AS head (owner, number, mac, sealed_at) VALUES (%s, %s, %s, now())"
-            " ON CONFLICT (owner) DO UPDATE SET number = EXCLUDED.number, mac = EXCLUDED.mac, sealed_at = now()"
-            " WHERE head.number < EXCLUDED.number",
-            [trail.owner, link.number, bytes(link.mac)],
-        )
+    execute(
+        "default",
+        "INSERT INTO audit_chainhead AS head (owner, number, mac, sealed_at) VALUES (%s, %s, %s, now())"
+        " ON CONFLICT (owner) DO UPDATE SET number = EXCLUDED.number, mac = EXCLUDED.mac, sealed_at = now()"
+        " WHERE head.number < EXCLUDED.number",
+        [trail.owner, link.number, bytes(link.mac)],
+    )
     log.info("audit_sealed", owner=trail.owner, number=link.number, to_id=link.to_id, mac=link.mac.hex())
 
 

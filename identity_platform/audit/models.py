@@ -27,9 +27,6 @@ class AuditEvent(models.Model):
         abstract = True
         ordering = ["-id"]
 
-    def __str__(self) -> str:
-        return self.action
-
 
 class TenantEvent(AuditEvent):
     """An event of one tenant, in that tenant's database."""
@@ -89,9 +86,6 @@ class Seal(models.Model):
     class Meta:
         abstract = True
 
-    def __str__(self) -> str:
-        return f"{self.kind} {self.number}"
-
 
 class TenantSeal(Seal):
     """A link of a tenant's chain, in the tenant's database."""
@@ -127,6 +121,3 @@ class ChainHead(models.Model):
     number = models.BigIntegerField()
     mac = models.BinaryField()
     sealed_at = models.DateTimeField(auto_now=True)
-
-    def __str__(self) -> str:
-        return f"{self.owner} {self.number}"

@@ -28,6 +28,11 @@ class Origin:
     # Whether the application (`ui_locales`) or the caller asked for the page's language, which comes before the user's own.
     language_is_asked_for: bool = False
 
+    def audit_columns(self) -> dict[str, str]:
+        """Return what an audit event stores of the call."""
+        names = ("actor_kind", "actor_id", "address", "request_id")
+        return {name: getattr(self, name) for name in names}
+
 
 _origin: ContextVar[Origin] = ContextVar("origin", default=Origin())
 

@@ -9,10 +9,11 @@ from functools import partial
 from uuid import UUID
 
 import orjson
-from django.db import connections, transaction
+from django.db import transaction
 from prometheus_client import Counter
 
 from identity_platform.audit.origin import current_origin
+from identity_platform.postgresql.statements import execute
 from identity_platform.postgresql.values import SqlValue
 
 # Sign-ins are `signin.succeeded` and `signin.refused`. Actions are literals, so their number is bounded.
@@ -37,17 +38,13 @@ _FOR_EACH_ON_PLATFORM = (
 def _values(
     action: str, outcome: str, target: tuple[str, object] | None, details: Mapping[str, object] | None
 ) -> dict[str, SqlValue]:
-    origin = current_origin()
     kind, target_id = target or ("", "")
     return {
         "action": action,
         "outcome": outcome,
-        "actor_kind": origin.actor_kind,
-        "actor_id": origin.actor_id,
+        **current_origin().audit_columns(),
         "target_kind": kind,
         "target_id": str(target_id),
-        "address": origin.address,
-        "request_id": origin.request_id,
         "details": orjson.dumps(details or {}, default=str).decode(),
     }
 
@@ -71,8 +68,7 @@ def record_for_tenant(
 
     Takes the action (`noun.verb`), the target as (kind, id), the outcome and details that hold no personal data.
     """
-    with connections["tenant"].cursor() as cursor:
-        cursor.execute(_FOR_TENANT, _values(action, outcome, target, details))
+    execute("tenant", _FOR_TENANT, _values(action, outcome, target, details))
     count_events("tenant", action, outcome)
 
 
@@ -81,8 +77,7 @@ def record_for_each_in_tenant(
 ) -> None:
     """Write one event for each target of a kind, in one statement, so that a user's id finds all the user's events."""
     values = _values(action, "success", (kind, ""), details) | {"target_ids": [str(target_id) for target_id in ids]}
-    with connections["tenant"].cursor() as cursor:
-        cursor.execute(_FOR_EACH_IN_TENANT, values)
+    execute("tenant", _FOR_EACH_IN_TENANT, values)
     count_events("tenant", action, number=len(ids))
 
 
@@ -95,8 +90,7 @@ def record_for_platform(
     details: Mapping[str, object] | None = None,
 ) -> None:
     """Write one event to the platform's audit trail. `tenant_id` is the tenant that it concerns, if any."""
-    with connections["default"].cursor() as cursor:
-        cursor.execute(_FOR_PLATFORM, _values(action, outcome, target, details) | {"tenant_id": tenant_id})
+    execute("default", _FOR_PLATFORM, _values(action, outcome, target, details) | {"tenant_id": tenant_id})
     count_events("default", action, outcome)
 
 
@@ -112,6 +106,5 @@ def record_for_each_on_platform(
     """Write one event for each target to the platform's audit trail, likewise."""
     values = _values(action, outcome, (kind, ""), details)
     values |= {"tenant_id": tenant_id, "target_ids": [str(target_id) for target_id in ids]}
-    with connections["default"].cursor() as cursor:
-        cursor.execute(_FOR_EACH_ON_PLATFORM, values)
+    execute("default", _FOR_EACH_ON_PLATFORM, values)
     count_events("default", action, outcome, len(ids))

@@ -13,7 +13,7 @@ from identity_platform.crypto.keyring import (
 )
 from identity_platform.crypto.sealing import SealBroken, SealContext, derive_key, keyed_digest, seal, unseal
 from identity_platform.crypto.streams import SealingWriter, unseal_file
-from identity_platform.crypto.tokens import hash_token, new_token, same
+from identity_platform.crypto.tokens import constant_time_equal, hash_token, new_token
 
 __all__ = [
     "KeyRing",
@@ -22,6 +22,7 @@ __all__ = [
     "SealContext",
     "SealingWriter",
     "WrappedKey",
+    "constant_time_equal",
     "derive_key",
     "hash_token",
     "key_ring",
@@ -30,7 +31,6 @@ __all__ = [
     "new_token",
     "reload_key_ring",
     "rewrap",
-    "same",
     "seal",
     "unseal",
     "unseal_file",

@@ -18,7 +18,7 @@ def hash_token(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
-def same(a: str | bytes, b: str | bytes) -> bool:
+def constant_time_equal(a: str | bytes, b: str | bytes) -> bool:
     """Compare two secrets in a time that does not tell where they differ."""
     return hmac.compare_digest(_encoded(a), _encoded(b))
 

@@ -88,7 +88,7 @@ class BoundByServer(Cursor[object]):
             return super().execute(query, params, prepare=prepare, binary=binary)
 
 
-class PlacedErrors(DatabaseErrorWrapper):
+class LocatedErrorWrapper(DatabaseErrorWrapper):
     """Django's translation of the driver's errors, which also keeps where they come from, for the log."""
 
     def __exit__(
@@ -149,8 +149,8 @@ class DatabaseWrapper(base.DatabaseWrapper):
     connection: TimeoutConnection | None
 
     @cached_property
-    def wrap_database_errors(self) -> PlacedErrors:
-        return PlacedErrors(self)
+    def wrap_database_errors(self) -> LocatedErrorWrapper:
+        return LocatedErrorWrapper(self)
 
     def server_and_tenant(self) -> tuple[str | None, UUID | None]:
         """Return the names of server and tenant; no tenant means the global database."""

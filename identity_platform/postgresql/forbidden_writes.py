@@ -33,16 +33,6 @@ def forbid_writes(error: Exception, *aliases: str) -> Iterator[None]:
         _forbidden.reset(token)
 
 
-@contextmanager
-def allow_writes() -> Iterator[None]:
-    """Lift the ban inside, for what operators need to end it: their sign-in and its audit events."""
-    token = _forbidden.set(None)
-    try:
-        yield
-    finally:
-        _forbidden.reset(token)
-
-
 def may_write(alias: str) -> bool:
     """Return whether writes to the database of this alias are not forbidden, for a read that notes something beside."""
     return alias not in (_forbidden.get() or {})

@@ -56,8 +56,8 @@ class TimeoutConnection(Connection[object]):
     """
 
     # All hosts of the server where it has several, else empty, and the one of this connection.
-    places: tuple[hosts.Place, ...] = ()
-    connected_host: hosts.Place = ("", "")
+    places: tuple[hosts.HostAndPort, ...] = ()
+    connected_host: hosts.HostAndPort = ("", "")
     # Whether the server crashed, hung or is gone from the network, as opposed to one that ended this connection.
     unreachable: bool = False
     # Whether the thread's limit is used up.
@@ -66,7 +66,7 @@ class TimeoutConnection(Connection[object]):
     @classmethod
     def connect(cls, conninfo: str = "", **parameters: Any) -> Self:
         """Return a new connection, to the primary where the parameters name several hosts."""
-        places = hosts.places(parameters)
+        places = hosts.hosts_and_ports(parameters)
         if len(places) < 2:
             return super().connect(conninfo, **parameters)
         parameters |= hosts.in_order(places)
@@ -74,7 +74,7 @@ class TimeoutConnection(Connection[object]):
             raw = super().connect(conninfo, **parameters)
         except OperationalError:
             # None is the primary yet, or the first was waited for in vain: the next attempt begins with another.
-            hosts.lost(places, hosts.places(parameters)[0])
+            hosts.lost(places, hosts.hosts_and_ports(parameters)[0])
             raise
         raw.places, raw.connected_host = places, (raw.info.host, str(raw.info.port))
         hosts.remember_primary(places, raw.connected_host)

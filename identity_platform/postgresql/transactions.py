@@ -1,6 +1,6 @@
 """What the open transaction of a database is told for which the ORM has no words: locks, its snapshot, and its timeouts."""
 
-from django.db import connections
+from identity_platform.postgresql.statements import execute
 
 
 def advisory_lock(alias: str, number: int, subject: str | None = None) -> None:
@@ -8,26 +8,22 @@ def advisory_lock(alias: str, number: int, subject: str | None = None) -> None:
 
     PostgreSQL documentation 13.3.5. The number of a lock with a subject has 31 bits.
     """
-    with connections[alias].cursor() as cursor:
-        if subject is None:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [number])
-        else:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [number, subject])
+    if subject is None:
+        execute(alias, "SELECT pg_advisory_xact_lock(%s)", [number])
+    else:
+        execute(alias, "SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [number, subject])
 
 
 def read_one_snapshot(alias: str, *, read_only: bool) -> None:
     """Let all statements see the database as the first of them does. Call it before the first."""
-    with connections[alias].cursor() as cursor:
-        cursor.execute(f"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ{', READ ONLY' if read_only else ''}")
+    execute(alias, f"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ{', READ ONLY' if read_only else ''}")
 
 
 def set_timeout(alias: str, name: str, milliseconds: int) -> None:
     """Set a timeout of the server, by its name, until the transaction ends; 0 is none."""
-    with connections[alias].cursor() as cursor:
-        cursor.execute(f"SET LOCAL {name} = {milliseconds:d}")
+    execute(alias, f"SET LOCAL {name} = {milliseconds:d}")
 
 
 def lift_timeouts(alias: str) -> None:
     """Let statements and the pauses between them last as long as they take, until the transaction ends."""
-    with connections[alias].cursor() as cursor:
-        cursor.execute("SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0")
+    execute(alias, "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0")

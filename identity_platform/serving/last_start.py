@@ -21,15 +21,15 @@ class Address(NamedTuple):
 
 def remember() -> None:
     """Store where this process is about to listen."""
-    FILE.write_text(json.dumps(_own()._asdict()), encoding="utf-8")
+    FILE.write_text(json.dumps(_address_in_settings()._asdict()), encoding="utf-8")
 
 
 def address() -> Address:
     """Return what the last start used, or this process's own settings if it has a port or nothing has started yet."""
     if text("PORT") or not FILE.exists():
-        return _own()
+        return _address_in_settings()
     return Address(**json.loads(FILE.read_text(encoding="utf-8")))
 
 
-def _own() -> Address:
+def _address_in_settings() -> Address:
     return Address(settings.HOST, settings.PORT, settings.DEMO_PORT)

@@ -20,7 +20,7 @@ def reject_special(path: Path) -> None:
 
 
 @contextmanager
-def written(path: Path | None, *, otherwise: IO[str]) -> Iterator[IO[str]]:
+def output_stream(path: Path | None, *, otherwise: IO[str]) -> Iterator[IO[str]]:
     """A stream to write to: `otherwise` without a path, or a new file (mode 0600) that takes the name when it is whole.
 
     A file of this name is replaced then. What was begun and failed is removed. Raises OSError, which names `path`.

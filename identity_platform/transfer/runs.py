@@ -50,9 +50,6 @@ class ImportRun(models.Model):
     class Meta:
         abstract = True
 
-    def __str__(self) -> str:
-        return str(self.id)
-
     @classmethod
     def expired(cls, moment: datetime) -> models.Q:
         """Ended, or given up by everybody, a month ago."""

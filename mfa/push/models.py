@@ -23,9 +23,6 @@ class PushDevice(TenantModel):
 
     after_restore: ClassVar[AfterRestore] = Journaled((Revocation("push device"),))
 
-    def __str__(self) -> str:
-        return self.platform
-
 
 class PushAuthenticationRequest(Expiring, ClosedByRestore, TenantModel):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -34,6 +31,3 @@ class PushAuthenticationRequest(Expiring, ClosedByRestore, TenantModel):
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField()
     answered_at = models.DateTimeField(null=True)
-
-    def __str__(self) -> str:
-        return str(self.id)

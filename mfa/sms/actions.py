@@ -10,7 +10,7 @@ from django.utils.timezone import now
 
 from identity_platform.api.email_addresses import email_key
 from identity_platform.audit.writer import record_for_tenant
-from identity_platform.crypto import SealBroken, SealContext, same, seal, unseal
+from identity_platform.crypto import SealBroken, SealContext, constant_time_equal, seal, unseal
 from identity_platform.postgresql.row_errors import unique_or
 from mfa import completion, factors
 from mfa.completion import Verified, complete_by_enrollment, second_step_completion, waiting_login
@@ -244,7 +244,7 @@ def _countries() -> list[str] | None:
 
 
 def _new_code(
-    user: EndUser, number: codes.Number, *, purpose: CodePurpose, budget: str, login: Ticket | None = None
+    user: EndUser, number: codes.MobileNumber, *, purpose: CodePurpose, budget: str, login: Ticket | None = None
 ) -> _Waiting:
     """Store a new code and count its message. The code has the attempts of `budget`, a login those of its ticket.
 
@@ -320,7 +320,7 @@ def _check_code(
     if login is not None:
         tickets.count_wrong_code(END_USERS, login)
     expected = codes.code_digest(code, data_key=key, user_id=user.pk, purpose=purpose, number_digest=digest)
-    if not same(bytes(row.code_digest), expected):
+    if not constant_time_equal(bytes(row.code_digest), expected):
         _record_rejection(user)
         raise InvalidCode
     return row
@@ -356,19 +356,19 @@ def unreadable_phones() -> list[UUID]:
 
 def _is_readable(phone: Phone) -> bool:
     try:
-        _opened(phone)
+        _unsealed_number(phone)
     except SealBroken:
         return False
     return True
 
 
-def _opened(phone: Phone) -> bytes:
+def _unsealed_number(phone: Phone) -> bytes:
     return unseal(bytes(phone.number_sealed), data_key=END_USERS.data_key(), context=_seal_context(phone))
 
 
 def _unsealed(phone: Phone) -> str:
     try:
-        return _opened(phone).decode()
+        return _unsealed_number(phone).decode()
     except SealBroken as broken:
         # A row of another user, tenant or database. It opens nothing, and the operators must know.
         record_for_tenant(

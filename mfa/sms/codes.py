@@ -28,7 +28,7 @@ _MOBILE = frozenset({PhoneNumberType.MOBILE, PhoneNumberType.FIXED_LINE_OR_MOBIL
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class MobileNumber:
     """A number that may receive codes."""
 
     e164: str
@@ -52,7 +52,7 @@ def typed_number(text: str) -> str:
     return _PUNCTUATION.sub("", compact(text))
 
 
-def mobile_number(text: str, *, countries: Collection[str] | None) -> Number:
+def mobile_number(text: str, *, countries: Collection[str] | None) -> MobileNumber:
     """Return the number if it is a mobile one of these countries (ISO 3166; None: all). Raises PhoneRejected (400)."""
     if not _E164.fullmatch(text):
         raise _rejected("Write + and the country code, then the number, such as +447400123456.")
@@ -75,7 +75,7 @@ def mobile_number(text: str, *, countries: Collection[str] | None) -> Number:
         raise _rejected("Only mobile numbers receive codes.")
     if countries is not None and phonenumbers.region_code_for_number(parsed) not in countries:
         raise _rejected("Codes are not sent to this country.")
-    return Number(text, str(parsed.country_code))
+    return MobileNumber(text, str(parsed.country_code))
 
 
 def _rejected(says: str) -> PhoneRejected:

@@ -64,9 +64,6 @@ class SmsCode(Expiring, ClosedByRestore, TenantModel):
         ]
         indexes = [models.Index(fields=["expires_at"], name="sms_code_expiry")]
 
-    def __str__(self) -> str:
-        return self.purpose
-
 
 class SmsMessage(Expiring, TenantModel):
     """One sent message: it counts against the budgets. `converted_at` is set when its code is used."""
@@ -88,6 +85,3 @@ class SmsMessage(Expiring, TenantModel):
             models.Index(fields=["sent_at"], name="sms_message_age"),
             models.Index(fields=["country_prefix", "sent_at"], name="sms_message_prefix"),
         ]
-
-    def __str__(self) -> str:
-        return self.country_prefix

@@ -54,7 +54,7 @@ def check_caller(*, user: EndUser, caller: str) -> None:
     _check(ratelimit.count(group="sms_address", key=network, limit=most, period=seconds))
 
 
-def reserve(*, user: EndUser, caller: str, number: codes.Number, enrolled: bool) -> SmsMessage:
+def reserve(*, user: EndUser, caller: str, number: codes.MobileNumber, enrolled: bool) -> SmsMessage:
     """Count one message before it is sent. Call it in a transaction, with the user's row locked.
 
     `enrolled`: the number is a phone that the user has confirmed. Raises SmsReserved or SmsBudgetSpent (429), or
@@ -86,7 +86,7 @@ def _until(oldest: datetime, seconds: int) -> int:
     return int((oldest + timedelta(seconds=seconds) - now()).total_seconds()) + 1
 
 
-def _count_number(number: codes.Number, *, reserved: bool) -> None:
+def _count_number(number: codes.MobileNumber, *, reserved: bool) -> None:
     """Count a message to the number, whichever tenant and user it is for. A failed message counts: it may arrive.
 
     Anyone can begin to enroll the number of another person. That uses up no code of the person who has enrolled it and has

@@ -3,10 +3,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.fields import Text
+from identity_platform.api.responses import NO_STORE
 from identity_platform.api.views import ApiViewSet, endpoint
 from mfa.errors import NoPasskey, NoRelyingParty, PasskeysElsewhere
 from mfa.stepup import actions
-from mfa.views import NO_STORE
 from mfa.webauthn.serializers import PasskeyRequestOptionsOut
 from tenants.errors import TenantBusy, TenantSuspended
 from userflow.errors import (

@@ -12,7 +12,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 from django.utils.timezone import now
 
-from identity_platform.crypto import SealBroken, SealContext, same, seal, unseal
+from identity_platform.crypto import SealBroken, SealContext, constant_time_equal, seal, unseal
 from mfa import completion, factors, queries
 from mfa.completion import Verified, complete_by_enrollment, second_step_completion, waiting_login
 from mfa.enrollment import enrollment_proof
@@ -163,7 +163,7 @@ def confirm_totp_setup(
 def _pending(realm: Realm, user: Account, secret: str) -> TotpSecret:
     matching_row = None
     for row in _secrets_of(realm, user).filter(confirmed_at=None, expires_at__gt=now()):
-        if same(engine.encoded(_unsealed(realm, user, row)), secret):
+        if constant_time_equal(engine.encoded(_unsealed(realm, user, row)), secret):
             matching_row = row
     if matching_row is None:
         raise SecretNotIssued

@@ -14,7 +14,7 @@ import qrcode.util
 from django_otp.oath import hotp
 from PIL import Image
 
-from identity_platform.crypto import same
+from identity_platform.crypto import constant_time_equal
 
 STEP_SECONDS = 30
 DIGITS = 6
@@ -28,7 +28,6 @@ _MASK = 5
 
 
 def new_secret() -> bytes:
-    """Return a new secret."""
     return secrets.token_bytes(SECRET_BYTES)
 
 
@@ -51,7 +50,7 @@ def matching_step(secret: bytes, code: str, *, at: float, after: int | None = No
     present = int(at) // STEP_SECONDS
     matched_step = None
     for step in range(present - TOLERANCE, present + TOLERANCE + 1):
-        right = same(f"{hotp(secret, max(step, 0), DIGITS):0{DIGITS}d}", code)
+        right = constant_time_equal(f"{hotp(secret, max(step, 0), DIGITS):0{DIGITS}d}", code)
         if right and matched_step is None and (after is None or step > after):
             matched_step = step
     return matched_step

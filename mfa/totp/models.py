@@ -7,7 +7,7 @@ from typing import ClassVar
 from django.db import models
 from django.db.models import Q
 
-from identity_platform.restoring import AfterRestore, Journaled, Match, Revocation
+from identity_platform.restoring import AfterRestore, Journaled, RestoredRow, Revocation
 from mfa.factor_models import Factor, remove_factors
 from tenants.models import TenantModel
 from userflow.accounts.models import Account, AdminUser, EndUser
@@ -80,9 +80,6 @@ class BackupCode(models.Model):
     class Meta:
         abstract = True
 
-    def __str__(self) -> str:
-        return "used" if self.used_at else "unused"
-
 
 class AdminBackupCode(BackupCode):
     user = models.ForeignKey(AdminUser, on_delete=models.CASCADE, related_name="backup_codes")
@@ -102,6 +99,6 @@ class EndUserBackupCode(BackupCode, TenantModel):
         constraints = [models.UniqueConstraint(fields=["user", "digest"], name="end_user_backup_code_unique")]
 
     @classmethod
-    def remove_again(cls, matches: Sequence[Match]) -> dict[str, int]:
+    def remove_again(cls, matches: Sequence[RestoredRow]) -> dict[str, int]:
         """Remove codes of a restored database that were used or replaced since its backup."""
         return remove_factors(cls, matches)

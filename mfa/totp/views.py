@@ -5,6 +5,7 @@ from dataclasses import asdict
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from identity_platform.api.responses import NO_STORE
 from identity_platform.api.views import endpoint
 from mfa.enrollment import ENROLLING
 from mfa.errors import LastFactor, NotEnrolled, SecretNotIssued, TooManyPending, UnknownEmail
@@ -13,7 +14,6 @@ from mfa.totp import actions, serializers
 from mfa.views import (
     ENROLLING_BY_TOKEN,
     ENROLLMENT_ERRORS,
-    NO_STORE,
     FactorViewSet,
     enrollment_endpoint,
     for_admins,

@@ -8,7 +8,7 @@ from identity_platform.api.errors import ValidationFailed
 from mfa import completion, factors
 from mfa.completion import SECOND_STEP_AMR, Verified, only_step_completion, second_step_completion
 from mfa.errors import NoPasskey, PasskeyNeedsPassword, PasskeysElsewhere
-from mfa.queries import Attempt, CountedAttempt, FactorUnusable, PasskeyUse, StatedAssertion, count_attempt
+from mfa.queries import Attempt, CountedAttempt, FactorUnusable, PasskeyUse, UnverifiedAssertion, count_attempt
 from mfa.users import check_client, check_tenant, require_user
 from mfa.webauthn import ceremony, queries, responses
 from mfa.webauthn.ceremony import KnownPasskey
@@ -109,7 +109,7 @@ def _finish_named(
 ) -> Verified:
     user = None
     challenge = _part_or_none(responses.challenge_of, response)
-    assertion = StatedAssertion(
+    assertion = UnverifiedAssertion(
         credential_id=_part_or_none(responses.credential_id_of, response),
         challenge_digest=responses.digest_of(challenge) if challenge is not None else None,
         # A passkey sign-in may name its user nevertheless.
@@ -206,10 +206,6 @@ def _verified(
     return Verified(user, factors.WEBAUTHN, signed_in)
 
 
-def _default_client(user: Account) -> UUID | None:
-    return user.client_id if isinstance(user, EndUser) else None
-
-
 def _completion(
     user: Account, attempt: Attempt, caller: Caller, *, client_id: UUID | None, signs_in: bool
 ) -> Completion | None:
@@ -219,7 +215,8 @@ def _completion(
     if not signs_in:
         return None
     try:
-        return only_step_completion(user, client_id=client_id or _default_client(user), caller=caller)
+        default_client = user.client_id if isinstance(user, EndUser) else None
+        return only_step_completion(user, client_id=client_id or default_client, caller=caller)
     except (UnknownTenant, TenantSuspended, TenantBusy) as closed:
         # An admin of a tenant that lets no admins in. The response is the same as for a passkey that is not accepted.
         raise CeremonyFailed("tenant") from closed

@@ -113,9 +113,6 @@ class Challenge(Expiring):
     class Meta:
         abstract = True
 
-    def __str__(self) -> str:
-        return self.ceremony
-
 
 class AdminChallenge(Challenge):
     user = models.ForeignKey(AdminUser, null=True, on_delete=models.CASCADE, related_name="webauthn_challenges")

@@ -5,11 +5,11 @@ from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
-from django.db import connections
 from django.db.models import QuerySet
 from django.utils.timezone import now
 
 from identity_platform.postgresql.row_errors import unique_or
+from identity_platform.postgresql.statements import fetch_row
 from mfa.errors import UnknownEmail
 from mfa.queries import ConsumedChallenge
 from mfa.webauthn.ceremony import CHALLENGE_BYTES, KeyHandle
@@ -73,9 +73,7 @@ def consume_challenge(
     Call it outside a transaction: a response that fails has had its one attempt.
     """
     values = {"digest": digest_of(challenge), "ceremony": ceremony, "user": user_id, "or_sign_in": or_sign_in}
-    with connections[realm.alias].cursor() as cursor:
-        cursor.execute(_CONSUME.format(table=challenges_of(realm)._meta.db_table), values)
-        row = cursor.fetchone()
+    row = fetch_row(realm.alias, _CONSUME.format(table=challenges_of(realm)._meta.db_table), values)
     return ConsumedChallenge(*row) if row else None
 
 

@@ -5,7 +5,8 @@ from uuid import UUID
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from identity_platform.api.views import ApiViewSet, endpoint
+from identity_platform.api.responses import NO_STORE
+from identity_platform.api.views import endpoint
 from mfa.errors import (
     NoPasskey,
     NoProof,
@@ -21,7 +22,6 @@ from mfa.serializers import AdminEnrollmentIn
 from mfa.views import (
     ENROLLING_BY_TOKEN,
     ENROLLMENT_ERRORS,
-    NO_STORE,
     FactorViewSet,
     enrollment_endpoint,
     for_admins,
@@ -44,7 +44,7 @@ from userflow.errors import (
     TooManyFromAddress,
 )
 from userflow.sessions.assurance import Action
-from userflow.sessions.permissions import Anyone
+from userflow.sessions.view_sets import PublicViewSet
 
 PLACE = [TenantSuspended, TenantBusy, TenantMismatch, TooManyFromAddress]
 BEGIN = [*ENROLLMENT_ERRORS, *PLACE, TooManyPasskeys, NoRelyingParty]
@@ -197,10 +197,7 @@ class PasskeySignUpViewSet(FactorViewSet):
         return enrolled(registration.finish_registration_and_sign_in(**arguments))
 
 
-class RelatedOriginsViewSet(ApiViewSet):
-    permission_classes = [Anyone]
-    authentication_classes = []
-
+class RelatedOriginsViewSet(PublicViewSet):
     @endpoint(
         id="getRelatedOrigins",
         query=serializers.RelatedOriginsQuery,

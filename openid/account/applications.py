@@ -60,7 +60,7 @@ def connected_applications(user_id: UUID) -> list[Connected]:
             since=consent.created_at,
         )
     used = (
-        _opened(user_id)
+        _application_sessions(user_id)
         .values("client_id")
         .annotate(
             active=Count("pk", filter=Q(ended_at=None, expires_at__gt=now())),
@@ -135,7 +135,7 @@ def disconnect(user_id: UUID, client_id: UUID) -> int:
         AuthorizationCode.objects.filter(user_id=user_id, client_id=client_id, used_at=None).delete()
         delete_device_codes(client_id=client_id, user_id=user_id)
         Consent.objects.filter(user_id=user_id, client_id=client_id).delete()
-        active = _opened(user_id).filter(client_id=client_id, ended_at=None, expires_at__gt=now())
+        active = _application_sessions(user_id).filter(client_id=client_id, ended_at=None, expires_at__gt=now())
         ended = end_found(END_USERS, active, reason="consent_revoked")
         details = {"user_id": str(user_id), "sessions": ended}
         record_for_tenant("consent.revoked", target=("client", client_id), details=details)
@@ -156,6 +156,6 @@ def disconnect_user(*, by: Principal, tenant_id: UUID, user_id: UUID, client_id:
         return disconnect(user.pk, client_id)
 
 
-def _opened(user_id: UUID) -> "QuerySet[EndUserSession]":
+def _application_sessions(user_id: UUID) -> "QuerySet[EndUserSession]":
     """Return the sessions that OpenID Connect has opened: these have audiences."""
     return EndUserSession._default_manager.filter(user_id=user_id, client_id__isnull=False).exclude(audiences=[])

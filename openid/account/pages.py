@@ -32,7 +32,7 @@ from openid.pages.enrollment import codes_page
 from openid.pages.journey import SignedInPage
 from openid.pages.languages import forget_language
 from openid.pages.page import Context, FormPage, Page
-from openid.pages.proofs import WAYS
+from openid.pages.proofs import PROOF_METHODS
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import END_USERS
 from userflow.errors import InsufficientAuthentication, ProofTokenInvalid
@@ -54,7 +54,7 @@ def factors_of(principal: Principal) -> FactorList:
 
 def shown_factor(factor: dict[str, object]) -> dict[str, object]:
     """Return a listed factor with its kind as `label` and with its `name`, in the user's language."""
-    label = WAYS[str(factor["kind"])].label
+    label = PROOF_METHODS[str(factor["kind"])].label
     unnamed = factor["kind"] == TOTP or factor["name"] == UNNAMED
     return {**factor, "label": label, "name": label if unnamed else factor["name"]}
 
@@ -182,8 +182,6 @@ class ChangePasswordAddress(Page):
 
 
 class PasswordChangePage(ProvenFormPage):
-    """A new password."""
-
     section = "security"
     back = "password"
     template = "account/password"
@@ -212,8 +210,6 @@ class PasswordChangePage(ProvenFormPage):
 
 
 class RemoveFactorPage(AccountPage):
-    """Remove a factor."""
-
     section = "security"
 
     def return_to(self, **kwargs: object) -> str:
@@ -232,15 +228,12 @@ class RemoveFactorPage(AccountPage):
         return self.account_page("remove", title, context)
 
     def post(self, request: HttpRequest, factor_id: UUID) -> HttpResponse:
-        """Remove it."""
         kind = remove_factor(principal=self.me, factor_id=factor_id, proof=self.require_proof())
         self.proof_used("passkey_removed" if kind == WEBAUTHN else "factor_removed")
         return self.to("account/security")
 
 
 class RenamePasskeyPage(FormPage, AccountPage):
-    """The name of a passkey."""
-
     section = "security"
     template = "account/rename"
     title = gettext_lazy("Name your passkey")
@@ -257,14 +250,11 @@ class RenamePasskeyPage(FormPage, AccountPage):
         return self.show(forms.PasskeyNameForm(initial={"name": "" if passkey["name"] == UNNAMED else passkey["name"]}))
 
     def submit(self, form: forms.PageForm) -> HttpResponse:
-        """Store it."""
         rename_passkey(principal=self.me, factor_id=self.kwargs["factor_id"], name=form.cleaned_data["name"])
         return self.to_with("saved", "account/security")
 
 
 class BackupCodesPage(AccountPage):
-    """New backup codes."""
-
     section = "security"
 
     back = "backup-codes"
@@ -371,7 +361,6 @@ class SignOutPage(SignedInPage):
     """Sign out of this browser and of the applications that it has signed in."""
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        """Ask."""
         return self.page("sign_out", _("Sign out?"), {"user": self.user})
 
     def post(self, request: HttpRequest) -> HttpResponse:

@@ -14,7 +14,7 @@ from django.utils.timezone import now
 from openid.authorization.consents import grant_consent
 from openid.authorization.parameters import CONSENT, CREATE, LOGIN, NONE, SELECT_ACCOUNT
 from openid.authorization.queries import covers, new_code
-from openid.authorization.requests import Pending
+from openid.authorization.requests import PendingRequest
 from openid.authorization.responses import AuthorizationResponse
 from openid.device.codes import approve, reject
 from openid.errors import CONSENT_REQUIRED, LOGIN_REQUIRED, RequestExpired, StepRequired
@@ -42,7 +42,7 @@ _ERRORS = {
 }
 
 
-def next_step(pending: Pending, session: EndUserSession | None) -> Step:
+def next_step(pending: PendingRequest, session: EndUserSession | None) -> Step:
     """Return what the user has to do next. `session` is the browser's active session, if there is one."""
     if session is None or _must_sign_in_again(pending, session):
         return Step.SIGN_IN
@@ -53,7 +53,7 @@ def next_step(pending: Pending, session: EndUserSession | None) -> Step:
     return Step.CONSENT if _needs_consent(pending, session) else Step.DONE
 
 
-def _must_sign_in_again(pending: Pending, session: EndUserSession) -> bool:
+def _must_sign_in_again(pending: PendingRequest, session: EndUserSession) -> bool:
     parameters = pending.parameters
     if parameters.subject and parameters.subject != str(session.user_id):
         return True
@@ -65,14 +65,14 @@ def _must_sign_in_again(pending: Pending, session: EndUserSession) -> bool:
     return session.auth_time < pending.created_at - timedelta(seconds=parameters.max_age)
 
 
-def _must_select_account(pending: Pending, session: EndUserSession) -> bool:
+def _must_select_account(pending: PendingRequest, session: EndUserSession) -> bool:
     # Signing in is selecting an account.
     if SELECT_ACCOUNT not in pending.parameters.prompts or session.created_at >= pending.created_at:
         return False
     return not _since(session, pending.account_chosen_at)
 
 
-def _needs_consent(pending: Pending, session: EndUserSession) -> bool:
+def _needs_consent(pending: PendingRequest, session: EndUserSession) -> bool:
     is_consent_requested = CONSENT in pending.parameters.prompts
     if is_consent_requested and not _since(session, pending.consented_at):
         return True
@@ -93,7 +93,7 @@ def _since(session: EndUserSession, moment: datetime | None) -> bool:
     return moment is not None and moment >= session.created_at
 
 
-def choose_account(pending: Pending, session: EndUserSession) -> Pending:
+def choose_account(pending: PendingRequest, session: EndUserSession) -> PendingRequest:
     """Store that the user goes on with the account of this session; return the request as it is then.
 
     Raises RequestExpired.
@@ -103,7 +103,7 @@ def choose_account(pending: Pending, session: EndUserSession) -> Pending:
     return replace(pending, account_chosen_at=moment)
 
 
-def record_consent(pending: Pending, session: EndUserSession) -> Pending:
+def record_consent(pending: PendingRequest, session: EndUserSession) -> PendingRequest:
     """Store that the user lets the application have what the request asks for; return the request as it is then.
 
     Raises RequestExpired.
@@ -121,12 +121,12 @@ def record_consent(pending: Pending, session: EndUserSession) -> Pending:
     return replace(pending, consented_at=moment)
 
 
-def _update(pending: Pending, **fields: datetime) -> None:
+def _update(pending: PendingRequest, **fields: datetime) -> None:
     if not AuthorizationRequest.objects.filter(digest=pending.digest).update(**fields):
         raise RequestExpired
 
 
-def complete(pending: Pending, session: EndUserSession | None) -> AuthorizationResponse:
+def complete(pending: PendingRequest, session: EndUserSession | None) -> AuthorizationResponse:
     """Finish a request and return the response with the code, `state` and `iss`; approve that of a device.
 
     Every step is checked again here. Raises StepRequired, and RequestExpired if the request was finished meanwhile.
@@ -146,7 +146,7 @@ def complete(pending: Pending, session: EndUserSession | None) -> AuthorizationR
     return pending.response(code=code)
 
 
-def deny(pending: Pending, error: str, description: str) -> AuthorizationResponse:
+def deny(pending: PendingRequest, error: str, description: str) -> AuthorizationResponse:
     """Finish a request with an error and return the response with it. Raises RequestExpired."""
     if pending.parameters.device:
         with tenant_atomic():
@@ -157,7 +157,7 @@ def deny(pending: Pending, error: str, description: str) -> AuthorizationRespons
     return pending.response(error=error, error_description=description)
 
 
-def _finish(pending: Pending) -> None:
+def _finish(pending: PendingRequest) -> None:
     """Delete the request, and with a pushed one all that browsers have begun with it. Of two tabs only one finishes it.
 
     Raises RequestExpired.
@@ -179,7 +179,7 @@ def _finish(pending: Pending) -> None:
         requests.delete()
 
 
-def answer_without_pages(pending: Pending, session: EndUserSession | None) -> AuthorizationResponse | None:
+def answer_without_pages(pending: PendingRequest, session: EndUserSession | None) -> AuthorizationResponse | None:
     """Return the response to a request that needs no page, or None if the user has to do something first.
 
     With `prompt=none` there is always one (OpenID Connect Core section 3.1.2.1).

@@ -8,10 +8,10 @@ from typing import Final
 from uuid import UUID
 
 import orjson
-from django.db import connections
 
 from identity_platform.crypto import hash_token, new_token
 from identity_platform.postgresql.model_columns import ModelColumns
+from identity_platform.postgresql.statements import execute, fetch_row
 from identity_platform.postgresql.values import SqlValue
 from openid.authorization.parameters import Parameters
 from openid.models import AuthorizationCode
@@ -67,9 +67,7 @@ def store_request(values: dict[str, SqlValue]) -> bool:
 
     One statement: anyone can store requests, so the expired ones must not wait for the daily purge.
     """
-    with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute(_STORE_REQUEST, {**values, "purged": PURGED_AT_ONCE})
-        return bool(cursor.rowcount)
+    return bool(execute(TENANT_ALIAS, _STORE_REQUEST, {**values, "purged": PURGED_AT_ONCE}))
 
 
 def new_code(session: EndUserSession, *, client_id: UUID, parameters: Parameters) -> str:
@@ -93,8 +91,7 @@ def new_code(session: EndUserSession, *, client_id: UUID, parameters: Parameters
         "nonce": parameters.nonce,
         "seconds": CODE_SECONDS,
     }
-    with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute(_STORE_CODE, values)
+    execute(TENANT_ALIAS, _STORE_CODE, values)
     return code
 
 
@@ -104,9 +101,7 @@ def use_code(digest: bytes, client_id: UUID, *, opened_id: UUID) -> Authorizatio
     `opened_id` is the id of the session that the transaction opens with the code.
     """
     values: dict[str, SqlValue] = {"digest": digest, "client_id": client_id, "opened_id": opened_id}
-    with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute(_USE_CODE, values)
-        row = cursor.fetchone()
+    row = fetch_row(TENANT_ALIAS, _USE_CODE, values)
     if row is None:
         return None
     code = _CODE.row(TENANT_ALIAS, row[: len(_CODE)])
@@ -128,9 +123,7 @@ def covers(
     With `lock` the consent cannot be withdrawn before the end of the transaction.
     """
     values: list[SqlValue] = [user_id, client_id, _as_json(scopes), _as_json(audiences), _as_json(claims)]
-    with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute(_LOCK_CONSENT if lock else _CONSENT, values)
-        return cursor.fetchone() is not None
+    return fetch_row(TENANT_ALIAS, _LOCK_CONSENT if lock else _CONSENT, values) is not None
 
 
 def _as_json(names: Collection[str]) -> str:

@@ -46,7 +46,7 @@ UNKNOWN_REQUEST_URI: Final = "request_uri is unknown, expired, used, or of anoth
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class PendingRequest:
     """A validated request that is not finished."""
 
     tenant: TenantContext
@@ -98,7 +98,7 @@ def response_to(
     return AuthorizationResponse(redirect_uri, fields, SIGNED_MODES.get(response_mode, response_mode))
 
 
-def read_request(tenant: TenantContext, sent: Sent, *, client: Client | None = None) -> Pending:
+def read_request(tenant: TenantContext, sent: Sent, *, client: Client | None = None) -> PendingRequest:
     """Return the request that a browser brings to the authorization endpoint, validated or as it was pushed.
 
     `client` is the active client of the tenant that the request names, if it has been read.
@@ -143,13 +143,13 @@ def parameters_of(tenant: TenantContext, client: Client, sent: Sent) -> Sent:
     raise returned(rejected, redirect_uri, sent, client)
 
 
-def validated(tenant: TenantContext, client: Client, sent: Sent) -> Pending:
+def validated(tenant: TenantContext, client: Client, sent: Sent) -> PendingRequest:
     """Return a request with valid parameters. Raises RequestRejected."""
     redirect_uri = sent.get("redirect_uri")
     if redirect_uri is None or not matches(client.redirect_uris, redirect_uri):
         raise RequestRejected("invalid_request", "redirect_uri must be one of those that the client has registered.")
     try:
-        return Pending(tenant, client, _read(tenant, client, sent, redirect_uri), created_at=now())
+        return PendingRequest(tenant, client, _read(tenant, client, sent, redirect_uri), created_at=now())
     except RequestRejected as problem:
         raise returned(problem, redirect_uri, sent, client) from None
 
@@ -207,7 +207,7 @@ def push_request(*, tenant: TenantContext, client_id: UUID, sent: Sent, dpop_jkt
     return keep_pushed(pending)
 
 
-def keep_pushed(pending: Pending) -> str:
+def keep_pushed(pending: PendingRequest) -> str:
     """Store a request that has not begun in a browser and return its `request_uri`, as if its client had pushed it.
 
     Raises UnknownTenant, TenantSuspended, TenantBusy.
@@ -217,7 +217,7 @@ def keep_pushed(pending: Pending) -> str:
     return REQUEST_URI_PREFIX + handle
 
 
-def begin_request(pending: Pending, browser: str) -> str:
+def begin_request(pending: PendingRequest, browser: str) -> str:
     """Store a request until the user of this browser has finished it; return its handle, for the address of a page.
 
     `browser` is the value of the cookie that names the browser. Raises RequestRejected, UnknownTenant, TenantSuspended,
@@ -229,7 +229,7 @@ def begin_request(pending: Pending, browser: str) -> str:
 
 
 def _store(
-    pending: Pending, handle: str, *, lasts: timedelta, pushed: bool = False, browser: str | None = None
+    pending: PendingRequest, handle: str, *, lasts: timedelta, pushed: bool = False, browser: str | None = None
 ) -> None:
     values: dict[str, SqlValue] = {
         "digest": hash_token(handle),
@@ -246,7 +246,7 @@ def _store(
             raise RequestRejected("invalid_request_uri", UNKNOWN_REQUEST_URI)
 
 
-def _pushed(tenant: TenantContext, client: Client, handle: str) -> Pending:
+def _pushed(tenant: TenantContext, client: Client, handle: str) -> PendingRequest:
     """Return a pushed request of this client, which stays until it is finished: a browser may reload it (RFC 9126 section 4).
 
     Raises RequestRejected.
@@ -260,10 +260,10 @@ def _pushed(tenant: TenantContext, client: Client, handle: str) -> Pending:
     parameters = Parameters.from_json(stored) if stored is not None else None
     if parameters is None or not matches(client.redirect_uris, parameters.redirect_uri):
         raise RequestRejected("invalid_request_uri", UNKNOWN_REQUEST_URI)
-    return Pending(tenant, client, parameters, created_at=now(), pushed_digest=digest)
+    return PendingRequest(tenant, client, parameters, created_at=now(), pushed_digest=digest)
 
 
-def pending_request(handle: str, browser: str) -> Pending:
+def pending_request(handle: str, browser: str) -> PendingRequest:
     """Return the request of this handle, if this browser has brought it. Call it inside the tenant. Raises RequestExpired."""
     tenant = current_tenant()
     row = AuthorizationRequest.objects.filter(
@@ -281,7 +281,7 @@ def pending_request(handle: str, browser: str) -> Pending:
         may = matches(client.redirect_uris, parameters.redirect_uri) and (was_pushed or not client.require_par)
     if not may:
         raise RequestExpired
-    return Pending(
+    return PendingRequest(
         tenant,
         client,
         parameters,

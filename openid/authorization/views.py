@@ -11,7 +11,14 @@ from identity_platform.api.errors import ApiError, Unavailable
 from identity_platform.api.handlers import as_api_error
 from openid.authorization import flow
 from openid.authorization.parameters import CREATE, Sent
-from openid.authorization.requests import Pending, begin_request, keep_pushed, read_request, response_to, returned
+from openid.authorization.requests import (
+    PendingRequest,
+    begin_request,
+    keep_pushed,
+    read_request,
+    response_to,
+    returned,
+)
 from openid.clients import find_client, find_client_with_tenant
 from openid.errors import ACCESS_DENIED, TEMPORARILY_UNAVAILABLE, AuthorizationRejected, RequestRejected
 from openid.pages.journey_steps import Steps
@@ -104,7 +111,7 @@ class Authorize(SignInPage):
                 return self._first_page(pending, begin_request(pending, self.browser))
         return self.respond(response, pending.client)
 
-    def _first_page(self, pending: Pending, handle: str) -> HttpResponse:
+    def _first_page(self, pending: PendingRequest, handle: str) -> HttpResponse:
         """Return the page that a request begins with: with `prompt=create` the registration, if it is open."""
         self.pending, self.handle = pending, handle
         self.continue_journey(handle, Steps())
@@ -117,7 +124,7 @@ class Authorize(SignInPage):
     def address(self) -> str:
         return self.href("signin") if self.handle else super().address
 
-    def _as_link(self, pending: Pending) -> str:
+    def _as_link(self, pending: PendingRequest) -> str:
         """Return this endpoint with the request: with a link browsers send their cookies from another site too."""
         attempts.limit_address("authorization")
         pushed = self.sent.get("request_uri") if pending.pushed_digest is not None else None

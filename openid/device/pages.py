@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy
 
 from identity_platform.api import ratelimit
 from openid.authorization.parameters import CONSENT, Parameters
-from openid.authorization.requests import DEVICE_DECIDED, Pending, begin_request
+from openid.authorization.requests import DEVICE_DECIDED, PendingRequest, begin_request
 from openid.claims import mapped_claims_of
 from openid.clients import find_client
 from openid.device.codes import find_waiting, in_groups, sealed
@@ -76,7 +76,8 @@ class DevicePage(FormPage, JourneyPage):
             raise UserCodeUnknown
         ratelimit.take_back(*usages)
         return begin_request(
-            Pending(self.tenant, client, _parameters(device_code, user_code, client, self.tenant), now()), self.browser
+            PendingRequest(self.tenant, client, _parameters(device_code, user_code, client, self.tenant), now()),
+            self.browser,
         )
 
     def _limits(self) -> tuple[ratelimit.Limit, ratelimit.Limit]:

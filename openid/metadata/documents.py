@@ -1,9 +1,11 @@
 """The metadata of a tenant's issuer: only what works is listed (OpenID Connect Discovery section 3, RFC 8414 section 2)."""
 
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from django.conf import settings
 
+from identity_platform.api.json_documents import JsonDocument
 from openid.authorization.parameters import PROMPTS, SCOPES
 from openid.authorization.responses import RESPONSE_MODES
 from openid.claims import claims_of
@@ -30,16 +32,52 @@ _ALIASES: Final = {
 }
 # Claims that every ID token has.
 _ALWAYS: Final = ("sub", "auth_time", "nonce", "acr", "amr", "azp", "at_hash", "sid")
+# Documents in memory, of 3 KB each.
+_MOST_DOCUMENTS: Final = 1024
 
 
-def provider_metadata(tenant: TenantContext) -> dict[str, object]:
-    """Return the document that client libraries read.
+class _Values(NamedTuple):
+    """All that a document depends on, beside the release: it is rendered again as soon as one of them is another."""
+
+    issuer: str
+    root: str
+    documentation: str
+    claims: tuple[str, ...]
+    confidential_methods: tuple[str, ...]
+    takes_certificates: bool
+    # Where clients with certificates call the endpoints, empty without another address for them.
+    mutual_tls_root: str
+
+
+def provider_metadata(tenant: TenantContext) -> JsonDocument:
+    """Return the document that client libraries read, from memory if one of the same values was rendered.
 
     Addresses come from BASE_URL, never from the Host header: a forged one must not send clients' secrets elsewhere.
     """
-    root, confidential = tenant.root, list(supported_methods())
+    # The second address is one of the platform, where tenants with a sign-in domain are not.
+    has_second_root = takes_certificates() and settings.MTLS_BASE_URL and not tenant.sign_in_domain
+    return _render(
+        _Values(
+            issuer=issuer_of(tenant),
+            root=tenant.root,
+            documentation=f"{settings.BASE_URL}/docs/",
+            claims=claims_of(tenant),
+            confidential_methods=supported_methods(),
+            takes_certificates=takes_certificates(),
+            mutual_tls_root=f"{settings.MTLS_BASE_URL}{tenant.root_path}" if has_second_root else "",
+        )
+    )
+
+
+@lru_cache(maxsize=_MOST_DOCUMENTS)
+def _render(values: _Values) -> JsonDocument:
+    return JsonDocument.of(_document(values))
+
+
+def _document(values: _Values) -> dict[str, object]:
+    root, confidential = values.root, list(values.confidential_methods)
     return {
-        "issuer": issuer_of(tenant),
+        "issuer": values.issuer,
         "authorization_endpoint": f"{root}/authorize",
         "token_endpoint": f"{root}/token",
         "pushed_authorization_request_endpoint": f"{root}/par",
@@ -51,14 +89,14 @@ def provider_metadata(tenant: TenantContext) -> dict[str, object]:
         "revocation_endpoint": f"{root}/revoke",
         "introspection_endpoint": f"{root}/introspect",
         "jwks_uri": f"{root}/jwks",
-        "service_documentation": f"{settings.BASE_URL}/docs/",
+        "service_documentation": values.documentation,
         "response_types_supported": ["code"],
         "response_modes_supported": list(RESPONSE_MODES),
         "grant_types_supported": list(GRANT_TYPES),
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": list(ALGORITHMS),
         "scopes_supported": [*SCOPES, *CLIENT_SCOPES],
-        "claims_supported": [*_ALWAYS, *claims_of(tenant)],
+        "claims_supported": [*_ALWAYS, *values.claims],
         "acr_values_supported": [AAL1, AAL2],
         "prompt_values_supported": list(PROMPTS),
         "ui_locales_supported": list(LANGUAGES),
@@ -77,17 +115,16 @@ def provider_metadata(tenant: TenantContext) -> dict[str, object]:
         "request_object_signing_alg_values_supported": list(ASSERTION_ALGORITHMS),
         "request_uri_parameter_supported": False,
         "require_pushed_authorization_requests": False,
-        **_mutual_tls(tenant),
+        **_mutual_tls(values),
     }
 
 
-def _mutual_tls(tenant: TenantContext) -> dict[str, object]:
+def _mutual_tls(values: _Values) -> dict[str, object]:
     """Return what clients with certificates need to know (RFC 8705 sections 3.3 and 5), nothing if no proxy passes them on."""
-    if not takes_certificates():
+    if not values.takes_certificates:
         return {}
     bound: dict[str, object] = {"tls_client_certificate_bound_access_tokens": True}
-    # The second address is one of the platform, where tenants with a sign-in domain are not.
-    if not settings.MTLS_BASE_URL or tenant.sign_in_domain:
+    if not values.mutual_tls_root:
         return bound
-    root = f"{settings.MTLS_BASE_URL}{tenant.root_path}"
-    return {**bound, "mtls_endpoint_aliases": {name: f"{root}/{path}" for name, path in _ALIASES.items()}}
+    aliases = {name: f"{values.mutual_tls_root}/{path}" for name, path in _ALIASES.items()}
+    return {**bound, "mtls_endpoint_aliases": aliases}

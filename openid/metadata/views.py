@@ -2,50 +2,28 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from functools import wraps
 
 from django.db import InterfaceError, OperationalError
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseNotModified
 from django.http.response import HttpResponseBase
-from django.views.decorators.http import conditional_page
+from django.utils.http import parse_etags
 from rest_framework import serializers
 from rest_framework.request import Request
-from rest_framework.response import Response
 
 from identity_platform.api.errors import Unavailable
-from identity_platform.api.views import ApiViewSet, endpoint
+from identity_platform.api.json_documents import JsonDocument
+from identity_platform.api.views import endpoint
 from openid.metadata.documents import provider_metadata
 from openid.tenant_of_request import tenant_of_keys, tenant_of_request
 from tenants.errors import TenantBusy, UnknownTenant
 from tenants.states import Purpose
 from userflow.sessions import signing
-from userflow.sessions.permissions import Anyone
 from userflow.sessions.serializers import JwksOut
+from userflow.sessions.view_sets import PublicViewSet
 
 # Verifiers that run in browsers read these documents too.
 EVERY_ORIGIN = {"Access-Control-Allow-Origin": "*"}
 PUBLIC = {"Cache-Control": "public, max-age=300", **EVERY_ORIGIN}
-
-
-def conditional(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    """Respond with 304 if the caller has the document (RFC 9110 section 13). Pages of every origin can read that too."""
-    answered = conditional_page(view)
-
-    @wraps(view)
-    def respond(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
-        response = answered(request, *args, **kwargs)
-        if isinstance(response, Response):
-            # After the one that compares the digest of the document.
-            response.add_post_render_callback(_readable_everywhere)
-        return response
-
-    return respond
-
-
-def _readable_everywhere(response: HttpResponse) -> None:
-    # Of the headers Django keeps in a 304 those of RFC 9110 section 15.4.5 only.
-    for name, value in EVERY_ORIGIN.items():
-        response.headers[name] = value
 
 
 def _list() -> serializers.ListField:
@@ -101,26 +79,50 @@ class ProviderMetadataOut(serializers.Serializer[object]):
     )
 
 
-class IssuerViewSet(ApiViewSet):
-    """What verifiers and client libraries look up about a tenant's issuer."""
+class IssuerViewSet(PublicViewSet):
+    """What verifiers and client libraries look up about a tenant's issuer. The documents are rendered already.
 
-    permission_classes = [Anyone]
-    authentication_classes = []
+    Each request reads the tenant, so that no document is older than its settings, its state and its address. Keys are those of
+    `signing.key_set`.
+    """
+
+    _problem: Exception | None = None
+
+    @property
+    def default_response_headers(self) -> dict[str, str]:
+        """Return the header with which pages of every origin can read errors too."""
+        return EVERY_ORIGIN
+
+    def dispatch(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
+        """Respond without DRF: it costs as much as the rest. It handles errors and other methods."""
+        if request.method in ("GET", "HEAD"):
+            action: Callable[..., HttpResponse] = getattr(self, self.action_map["get"])
+            try:
+                return action(request, *args, **kwargs)
+            except Exception as problem:
+                self._problem = problem
+        return super().dispatch(request, *args, **kwargs)
+
+    def initial(self, request: Request, *args: object, **kwargs: object) -> None:
+        """Raise 405, else the error of the document."""
+        super().initial(request, *args, **kwargs)
+        if self._problem is not None:
+            raise self._problem
 
     @endpoint(id="getTenantJwks", returns={200: JwksOut}, errors=[UnknownTenant, TenantBusy], token="none")
-    def jwks(self, request: Request, slug: str) -> Response:
+    def jwks(self, request: HttpRequest, slug: str) -> HttpResponse:
         """Get the keys of a tenant's tokens.
 
         Return the current and still valid keys (RFC 7517), which can be cached. Also at the address of a former slug, for
         tokens that have not expired.
         """
-        tenant = tenant_of_keys(request._request)
+        tenant = tenant_of_keys(request)
         # The first look-up creates the keys, so that a verifier never caches a set without the one that it will need.
         read = signing.complete_key_set if tenant.allows(Purpose.WRITE) else signing.key_set
-        return Response({"keys": read(tenant.tenant_id).jwks}, headers=PUBLIC)
+        return _response(request, read(tenant.tenant_id).document)
 
     @endpoint(id="getOpenidConfiguration", returns={200: ProviderMetadataOut}, errors=[UnknownTenant], token="none")
-    def metadata(self, request: Request, slug: str) -> Response:
+    def metadata(self, request: HttpRequest, slug: str) -> HttpResponse:
         """Get the OpenID configuration of a tenant.
 
         Endpoints and supported parameters of the tenant's issuer (OpenID Connect Discovery).
@@ -128,18 +130,30 @@ class IssuerViewSet(ApiViewSet):
         return self._metadata(request)
 
     @endpoint(id="getTenantServerMetadata", returns={200: ProviderMetadataOut}, errors=[UnknownTenant], token="none")
-    def server_metadata(self, request: Request, slug: str) -> Response:
+    def server_metadata(self, request: HttpRequest, slug: str) -> HttpResponse:
         """Get the metadata of a tenant's issuer by the path of RFC 8414.
 
         The same as the OpenID configuration, at the path that OAuth client libraries look up.
         """
         return self._metadata(request)
 
-    def _metadata(self, request: Request) -> Response:
-        tenant = tenant_of_request(request._request)
+    def _metadata(self, request: HttpRequest) -> HttpResponse:
+        tenant = tenant_of_request(request)
         if tenant.allows(Purpose.WRITE) and not signing.is_known_complete(tenant.tenant_id):
             # The document names algorithms: their keys exist from now on. If the database cannot be reached, the first response
             # of /jwks creates them.
             with suppress(Unavailable, OperationalError, InterfaceError):
                 signing.complete_key_set(tenant.tenant_id)
-        return Response(provider_metadata(tenant), headers=PUBLIC)
+        return _response(request, provider_metadata(tenant))
+
+
+def _response(request: HttpRequest, document: JsonDocument) -> HttpResponse:
+    """Return the document, or 304 if the caller has it (RFC 9110 section 13.1.2). Pages of every origin can read both."""
+    known_tags = [tag.removeprefix("W/") for tag in parse_etags(request.META.get("HTTP_IF_NONE_MATCH", ""))]
+    is_known = document.etag in known_tags or "*" in known_tags
+    response = (
+        HttpResponseNotModified() if is_known else HttpResponse(document.content, content_type="application/json")
+    )
+    for name, value in {**PUBLIC, "ETag": document.etag}.items():
+        response.headers[name] = value
+    return response

@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy
 from identity_platform.api.errors import ApiError
 from openid.authorization.flow import Step, choose_account, deny, record_consent
 from openid.authorization.parameters import Parameters
-from openid.authorization.requests import Pending
+from openid.authorization.requests import PendingRequest
 from openid.device.codes import find_device, unsealed
 from openid.errors import ACCESS_DENIED
 from openid.pages import errors
@@ -66,7 +66,7 @@ class RequestPage(SignedInPage):
     """A page that only a request of an application leads to."""
 
     step: Step
-    authorization_request: Pending
+    authorization_request: PendingRequest
 
     def _answer(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
         try:

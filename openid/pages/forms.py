@@ -101,8 +101,6 @@ class PasswordForm(PageForm):
 
 
 class Digits(SixDigitsField):
-    """Six digits."""
-
     default_error_messages = {"invalid": _("Enter the six digits.")}
 
     def __init__(self, *, label: Any) -> None:
@@ -176,8 +174,6 @@ class PhoneForm(PageForm):
 
 
 class NewPasswordForm(PageForm):
-    """A new password."""
-
     password = PasswordField(label=_("New password"), autocomplete="new-password")
 
     def __init__(self, *arguments: Any, least: int, **options: Any) -> None:
@@ -187,8 +183,6 @@ class NewPasswordForm(PageForm):
 
 
 class NameForm(PageForm):
-    """The name of a user."""
-
     name = Line(label=_("Your name"), required=False, max_length=255, widget=forms.TextInput({"autocomplete": "name"}))
 
 
@@ -287,12 +281,8 @@ class ProfileForm(PageForm):
 
 
 class NewEmailForm(PageForm):
-    """A new address."""
-
     email = EmailField(autocomplete="email")
 
 
 class PasskeyNameForm(PageForm):
-    """The name of a passkey."""
-
     name = Line(label=_("Name of the passkey"), required=False, max_length=60)

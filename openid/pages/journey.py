@@ -17,7 +17,7 @@ from identity_platform.api.errors import ApiError
 from identity_platform.audit.origin import set_actor
 from openid import browser
 from openid.authorization.flow import Step, complete, next_step
-from openid.authorization.requests import Pending, pending_request
+from openid.authorization.requests import PendingRequest, pending_request
 from openid.authorization.responses import FORM_POST, AuthorizationResponse
 from openid.device.codes import keep_approved_codes
 from openid.errors import RequestExpired, StepRequired
@@ -77,7 +77,7 @@ class JourneyPage(Page):
         return journey_handle or (latest_steps(self.request, self.tenant, self.needed).journey if self.needed else "")
 
     @cached_property
-    def pending(self) -> Pending | None:
+    def pending(self) -> PendingRequest | None:
         """Return the application's request. Raises RequestExpired, also for the request of another browser."""
         if not self.handle:
             return None
@@ -95,7 +95,7 @@ class JourneyPage(Page):
         except ApiError:
             return ()
 
-    def _find(self, handle: str) -> Pending:
+    def _find(self, handle: str) -> PendingRequest:
         with self.entered():
             return pending_request(handle, self.browser)
 
@@ -335,7 +335,7 @@ class JourneyPage(Page):
     def form_targets(self) -> tuple[str, ...]:
         pending = self.__dict__.get("pending")
         known = self.posted_to
-        if isinstance(pending, Pending):
+        if isinstance(pending, PendingRequest):
             known = [*known, *addresses_of(pending.client, pending.parameters.redirect_uri)]
         return tuple(dict.fromkeys(source for source in map(source_of, known) if source))
 
@@ -367,7 +367,6 @@ class SignedInPage(JourneyPage):
 
     @property
     def user(self) -> EndUser:
-        """Return the user of the session."""
         return self.own_session.user
 
     def _answer(self, request: HttpRequest, **kwargs: object) -> HttpResponse:

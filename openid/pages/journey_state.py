@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.functional import cached_property
 from django.views import View
 
-from identity_platform.crypto import same
+from identity_platform.crypto import constant_time_equal
 from openid import browser
 from openid.pages import errors
 from openid.pages.journey_steps import Steps, is_journey, new_journey, read_steps, write_steps
@@ -84,11 +84,11 @@ class JourneyState(View):
         # Sent by browsers of the last years; a page of another site that knows no token is rejected without it too.
         site = request.headers.get("Sec-Fetch-Site", "same-origin")
         of_browser, of_session, of_account = read_form_token(request.POST.get(FORM_TOKEN, ""))
-        if site not in ("same-origin", "none") or not same(of_browser, self._browser_token()):
+        if site not in ("same-origin", "none") or not constant_time_equal(of_browser, self._browser_token()):
             raise errors.FormExpired
-        if not same(of_session, self._session_token()):
+        if not constant_time_equal(of_session, self._session_token()):
             raise errors.SignedOutElsewhere if self.session_cookie is None else errors.SignedInElsewhere
-        if self.account and not same(of_account, self._account_token()):
+        if self.account and not constant_time_equal(of_account, self._account_token()):
             raise errors.OtherAccount
 
     @property

@@ -82,7 +82,7 @@ def read_steps(request: HttpRequest, tenant: TenantContext, journey: str) -> Ste
 
     None for a cookie that is missing, broken, expired or of another tenant.
     """
-    return _opened(request, tenant, _kind(journey))[1]
+    return _unsealed_steps(request, tenant, _kind(journey))[1]
 
 
 def latest_steps(request: HttpRequest, tenant: TenantContext, needed: str = "email", *, email: str = "") -> Steps:
@@ -90,7 +90,7 @@ def latest_steps(request: HttpRequest, tenant: TenantContext, needed: str = "ema
 
     With an `email`, of those of this address. For addresses without a journey: links of mails, and bookmarks.
     """
-    opened = [_opened(request, tenant, kind) for kind in (STEPS, *_journeys(request, tenant))]
+    opened = [_unsealed_steps(request, tenant, kind) for kind in (STEPS, *_journeys(request, tenant))]
     suitable = [
         (until, journey_steps)
         for until, journey_steps in opened
@@ -114,7 +114,7 @@ def write_steps(
     browser.set_cookie(response, kind, tenant.tenant_id, value, max_age=LIFETIME_SECONDS)
     others = [other for other in _journeys(request, tenant) if other != kind]
     if len(others) >= MOST_JOURNEYS:
-        newest_first = sorted(others, key=lambda other: _opened(request, tenant, other)[0], reverse=True)
+        newest_first = sorted(others, key=lambda other: _unsealed_steps(request, tenant, other)[0], reverse=True)
         for other in newest_first[MOST_JOURNEYS - 1 :]:
             browser.delete_cookie(response, other, tenant.tenant_id)
 
@@ -130,7 +130,7 @@ def _journeys(request: HttpRequest, tenant: TenantContext) -> list[str]:
     return [name.removeprefix(before).removesuffix(after) for name in names]
 
 
-def _opened(request: HttpRequest, tenant: TenantContext, kind: str) -> tuple[float, Steps]:
+def _unsealed_steps(request: HttpRequest, tenant: TenantContext, kind: str) -> tuple[float, Steps]:
     """Return when the steps of a cookie expire, and the steps; (0, none) if it is not valid."""
     value = request.COOKIES.get(browser.cookie_name(kind, tenant.tenant_id), "")
     if not value:

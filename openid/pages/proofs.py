@@ -16,7 +16,7 @@ from openid.pages.page import Context, FormPage
 PASSWORD: Final = "password"
 
 
-class Way(NamedTuple):
+class ProofMethod(NamedTuple):
     """A kind of proof: its form, the field that has it, and its name on pages."""
 
     form: type[forms.PageForm]
@@ -24,12 +24,12 @@ class Way(NamedTuple):
     label: object
 
 
-WAYS: Final[dict[str, Way]] = {
-    WEBAUTHN: Way(forms.PasskeyForm, "credential", _("Passkey")),
-    TOTP: Way(forms.TotpForm, "code", _("Authenticator app")),
-    SMS: Way(forms.SmsForm, "sms_code", _("Text message")),
-    BACKUP_CODE: Way(forms.BackupCodeForm, "backup_code", _("Backup code")),
-    PASSWORD: Way(forms.PasswordForm, "password", _("Password")),
+PROOF_METHODS: Final[dict[str, ProofMethod]] = {
+    WEBAUTHN: ProofMethod(forms.PasskeyForm, "credential", _("Passkey")),
+    TOTP: ProofMethod(forms.TotpForm, "code", _("Authenticator app")),
+    SMS: ProofMethod(forms.SmsForm, "sms_code", _("Text message")),
+    BACKUP_CODE: ProofMethod(forms.BackupCodeForm, "backup_code", _("Backup code")),
+    PASSWORD: ProofMethod(forms.PasswordForm, "password", _("Password")),
 }
 
 
@@ -46,12 +46,12 @@ class ProofPage(FormPage, JourneyPage):
         return self._send() if self.kind == SMS and "send" in request.POST else super().post(request)
 
     def new_form(self, data: QueryDict | None = None) -> forms.PageForm:
-        return WAYS[self.kind].form(data)
+        return PROOF_METHODS[self.kind].form(data)
 
     @property
     def kind(self) -> str:
         """Return the way that the address of the page names, else the strongest one that the user has."""
-        method, ordered = self.request.GET.get("method"), [kind for kind in WAYS if kind in self.kinds]
+        method, ordered = self.request.GET.get("method"), [kind for kind in PROOF_METHODS if kind in self.kinds]
         return method if method is not None and method in ordered else ordered[0]
 
     @property
@@ -82,7 +82,7 @@ class ProofPage(FormPage, JourneyPage):
     def context(self) -> Context:
         """Return what all these pages show. Each adds `who`, `phone` and whether methods work at another address only."""
         kinds = self.kinds
-        others = [(name, way) for name, way in WAYS.items() if name in kinds and name != self.kind]
+        others = [(name, way) for name, way in PROOF_METHODS.items() if name in kinds and name != self.kind]
         return {
             **self.application(),
             "kind": self.kind,

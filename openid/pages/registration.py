@@ -24,8 +24,6 @@ from userflow.passwords.actions import ask_for_end_user_reset, reset_end_user_pa
 
 
 class NewPasswordPage(FormPage, PasswordSignIn):
-    """A page with a new password."""
-
     def form_options(self) -> dict[str, Any]:
         return {"least": self.tenant.effective["password_min_length"]}
 

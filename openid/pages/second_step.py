@@ -16,7 +16,7 @@ from mfa.webauthn.relying_party import usable_methods
 from openid.pages import forms
 from openid.pages.journey_steps import Steps
 from openid.pages.page import Context
-from openid.pages.proofs import WAYS, ProofPage
+from openid.pages.proofs import PROOF_METHODS, ProofPage
 from openid.pages.sign_in import SECOND_STEP
 from userflow.accounts.models import EndUser
 from userflow.accounts.realms import END_USERS
@@ -88,7 +88,7 @@ class SecondStepPage(ProofPage):
 
     def _verify(self, form: forms.PageForm) -> Verified:
         """Check the factor that was sent. Raises what the factor's action raises, which counts every attempt."""
-        way, email, token = WAYS[self.kind], self.journey_steps.email, self.journey_steps.mfa_token
+        way, email, token = PROOF_METHODS[self.kind], self.journey_steps.email, self.journey_steps.mfa_token
         sent, tenant_id, caller = form.cleaned_data[way.field], self.tenant.tenant_id, Caller(delivery=self.delivery)
         if self.kind == WEBAUTHN:
             return finish_authentication(

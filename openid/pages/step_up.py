@@ -20,7 +20,7 @@ from openid.pages import forms
 from openid.pages.journey import SignedInPage
 from openid.pages.journey_steps import Steps
 from openid.pages.page import Context
-from openid.pages.proofs import PASSWORD, WAYS, ProofPage
+from openid.pages.proofs import PASSWORD, PROOF_METHODS, ProofPage
 from openid.pages.sign_in import STEP_UP
 from userflow.accounts.models import EndUser
 from userflow.sessions.browser import rotate_cookie
@@ -66,8 +66,8 @@ class StepUpPage(SignedInPage, ProofPage):
 
     def submit(self, form: forms.PageForm) -> HttpResponse:
         """Check the proof, raise the session and give it a new cookie."""
-        sent = form.cleaned_data[WAYS[self.kind].field]
-        field = {WEBAUTHN: "response", PASSWORD: PASSWORD_FIELD}.get(self.kind, WAYS[self.kind].field)
+        sent = form.cleaned_data[PROOF_METHODS[self.kind].field]
+        field = {WEBAUTHN: "response", PASSWORD: PASSWORD_FIELD}.get(self.kind, PROOF_METHODS[self.kind].field)
         raised = step_up(principal=self.me, proof={field: sent})
         if self.back and not self.password_first:
             proof_token = proof_token_for(principal=self.me, verified=raised.verified)

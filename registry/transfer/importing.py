@@ -223,7 +223,9 @@ def _create_services(rows: list[Values], rules: _Rules) -> set[UUID]:
 
 
 def _plan_services(rows: list[Values], rules: _Rules) -> set[UUID]:
-    taken = {_key(name) for name in _named([row["name"] for row in rows], rules).values_list("name", flat=True)}
+    taken = {
+        _key(name) for name in _services_by_names([row["name"] for row in rows], rules).values_list("name", flat=True)
+    }
     made = set()
     for row in rows:
         if _key(row["name"]) not in taken | rules.planned:
@@ -233,7 +235,7 @@ def _plan_services(rows: list[Values], rules: _Rules) -> set[UUID]:
 
 
 def _update_services(rows: list[Values], rules: _Rules) -> None:
-    locked = _named([row["name"] for row in rows], rules).order_by("pk").select_for_update(no_key=True)
+    locked = _services_by_names([row["name"] for row in rows], rules).order_by("pk").select_for_update(no_key=True)
     list(locked.values_list("pk"))  # in one order, so that two imports cannot deadlock
     changed = queries.update_services(rules.tenant_id, rows)
     _record("service.updated", SERVICE, changed, rules)
@@ -267,13 +269,13 @@ def _apply_credentials(rows: list[Values], rules: _Rules, batch: Batch) -> None:
 def _services(rows: list[Values], rules: _Rules) -> dict[str, UUID]:
     """Return the services that the rows name, locked against deletion; in a dry run also planned ones."""
     names = {row["service"] for row in rows}
-    locked = _named(names, rules).order_by("pk").select_for_update(no_key=True).values_list("name", "pk")
+    locked = _services_by_names(names, rules).order_by("pk").select_for_update(no_key=True).values_list("name", "pk")
     ids = {_key(name): pk for name, pk in locked}
     planned = {key: uuid.uuid4() for name in names if (key := _key(name)) in rules.planned}
     return {name: known for name in names if (known := ids.get(_key(name)) or planned.get(_key(name)))}
 
 
-def _named(names: Iterable[str], rules: _Rules) -> QuerySet[Service]:
+def _services_by_names(names: Iterable[str], rules: _Rules) -> QuerySet[Service]:
     """Return the tenant's services with these names, in any case."""
     keys = [Lower(Value(name)) for name in names]
     return Service.objects.annotate(key=Lower("name")).filter(tenant_id=rules.tenant_id, key__in=keys)

@@ -105,11 +105,6 @@ def is_taken(tenant_id: UUID, domain: str) -> bool:
     return DomainClaim.objects.filter(pk=domain).exclude(tenant_id=tenant_id).exists()
 
 
-def claims_on(domains: Collection[str]) -> Mapping[str, DomainClaim]:
-    """Return the claims on these domains, of whichever tenant."""
-    return {claim.domain: claim for claim in DomainClaim.objects.filter(pk__in=domains)}
-
-
 def claims_about(tenant_id: UUID, domains: Collection[str]) -> Mapping[str, DomainClaim]:
     """Return the verified domains of a tenant, and the claims on these domains, of whichever tenant."""
     claims = DomainClaim.objects.filter(Q(tenant_id=tenant_id) | Q(pk__in=domains))

@@ -40,7 +40,6 @@ def change(tenant: Tenant, slug: str) -> str:
 
 
 def reserve(tenant_id: UUID, slug: str) -> None:
-    """Reserve a slug to the tenant."""
     FormerSlug.objects.update_or_create(slug=slug.lower(), defaults={"tenant_id": tenant_id})
 
 
@@ -54,6 +53,6 @@ def free(tenant_id: UUID) -> None:
     FormerSlug.objects.filter(tenant_id=tenant_id).delete()
 
 
-def of(tenant_id: UUID) -> list[str]:
+def slugs_of(tenant_id: UUID) -> list[str]:
     """Return the tenant's former slugs, the latest first."""
     return list(FormerSlug.objects.filter(tenant_id=tenant_id).order_by("-ended_at").values_list("slug", flat=True))

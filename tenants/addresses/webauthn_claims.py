@@ -67,12 +67,9 @@ def claim(tenant_id: UUID, *, before: Mapping[str, object], after: Mapping[str, 
     verified = DomainClaim.objects.filter(pk__in=names - had).exclude(tenant_id=tenant_id)
     if taken := {*others.values_list("name", flat=True), *verified.values_list("pk", flat=True)}:
         raise RelyingPartyTaken(details=_details(after, taken, "Another tenant uses {}."))
-    claimed = names | _sign_in_domains(tenant_id)
+    sign_in_domains = DomainClaim.objects.filter(tenant_id=tenant_id, sign_in=True).values_list("pk", flat=True)
+    claimed = names | set(sign_in_domains)
     WebAuthnClaim.objects.filter(tenant_id=tenant_id).exclude(name__in=claimed).delete()
-
-
-def _sign_in_domains(tenant_id: UUID) -> set[str]:
-    return set(DomainClaim.objects.filter(tenant_id=tenant_id, sign_in=True).values_list("pk", flat=True))
 
 
 def claim_sign_in_domain(tenant_id: UUID, domain: str) -> None:

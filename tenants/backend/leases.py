@@ -64,7 +64,7 @@ _END_SECONDS: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class ServerUse:
     """The connections of one server. `refused`: a process with less than its share and base got none lately."""
 
     server: str
@@ -93,7 +93,7 @@ class Use:
         return max(1, (self.limit - self.reserved) // max(1, self.processes))
 
 
-def uses(server_ids: Iterable[int] | None = None, process: UUID | None = None) -> dict[int, Use]:
+def uses(server_ids: Iterable[int] | None = None, process: UUID | None = None) -> dict[int, ServerUse]:
     """Return the use of these servers, or of all whose limit is known, in one statement. `process` is the caller's."""
     live = Q(leases__expires_at__gt=Now())
     limited_servers = DatabaseServer.objects.filter(connection_limit__isnull=False)
@@ -108,7 +108,7 @@ def uses(server_ids: Iterable[int] | None = None, process: UUID | None = None) -
         refused=Count("leases", filter=live & Q(leases__refused_at__gt=Now() - _PRESSURE)),
     )
     return {
-        row["pk"]: Use(
+        row["pk"]: ServerUse(
             server=row["name"],
             limit=max(0, (row["connection_limit"] or 0) - settings.RESERVED_CONNECTIONS),
             # A worker that has not started yet needs its connections to the global database as well.
@@ -310,7 +310,7 @@ class Leases:
                 self._write(server_id, 0)
         self._trusted_until = sent + self._trusted_for
 
-    def _shrink(self, server_id: int, use: Use | None) -> None:
+    def _shrink(self, server_id: int, use: ServerUse | None) -> None:
         """Lower what is leased in this process to what it uses. Connections are closed before their lease ends."""
         # A burst of requests of one tenant opens several; one is enough until the next burst.
         plenty = use is not None and use.room > use.limit * (1 - PLENTY)
@@ -378,7 +378,7 @@ def _killed() -> list[UUID]:
     """Return the processes of this machine that have ended without deleting their leases: their connections are closed."""
     here = ConnectionLease.objects.filter(machine=processes.machine()).exclude(machine="")
     rows = here.values_list("process", "pid", "started").distinct()
-    return [process for process, pid, started in rows if not processes.lives(pid, started)]
+    return [process for process, pid, started in rows if not processes.is_alive(pid, started)]
 
 
 def _limit_of(raw: TenantConnection) -> int:

@@ -8,7 +8,14 @@ from typing import Any
 
 from django.utils.timezone import now
 
-from identity_platform.crypto import RingKeyMissing, SealBroken, keyed_digest, same, unwrap_data_key, wrap_data_key
+from identity_platform.crypto import (
+    RingKeyMissing,
+    SealBroken,
+    constant_time_equal,
+    keyed_digest,
+    unwrap_data_key,
+    wrap_data_key,
+)
 from tenants.backups.backup_storage import LIST, SetPlace
 from tenants.errors import BackupUnfit
 
@@ -91,7 +98,7 @@ def read(location: SetPlace) -> BackupSet:
         content = json.loads(location.read_list())
         signature = content.pop("signature")
         key = unwrap_data_key(content["ring_key_id"], base64.b64decode(content["wrapped_key"]), owner=_owner(location))
-        if not same(signature, _signature(content, key)):
+        if not constant_time_equal(signature, _signature(content, key)):
             raise SealBroken
         files = tuple(File(**file) for file in content["files"])
         about = content["started"], content["schema_version"], files, content["failed"]

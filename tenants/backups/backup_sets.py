@@ -77,7 +77,7 @@ def write(
 
         def back_up(mapping: TenantDatabase) -> tuple[Outcome, list[File]]:
             done: list[File] = []
-            name = _file_name(mapping)
+            name = f"tenant-{mapping.pk}.backup"
 
             def work() -> None:
                 back_up_tenant(tenant_id=mapping.pk, file=new.folder / name)
@@ -131,10 +131,6 @@ def _mappings(slugs: Sequence[str]) -> list[TenantDatabase]:
 def _slugs_in_use() -> list[str]:
     mappings = TenantDatabase.objects.filter(status__in=_BACKED_UP).order_by("tenant__slug")
     return list(mappings.values_list("tenant__slug", flat=True))
-
-
-def _file_name(mapping: TenantDatabase) -> str:
-    return f"tenant-{mapping.pk}.backup"
 
 
 def _tried(slug: str, work: Callable[[], object]) -> Outcome:

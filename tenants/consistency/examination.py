@@ -119,7 +119,7 @@ def repair(owner: Owner, finding: Finding, *, overwrite_newer: bool = False) -> 
         with ExitStack() as entered:
             if owner.tenant_id is not None:
                 entered.enter_context(in_tenant(owner.tenant_id, Purpose.RECORD))
-            entered.enter_context(_patient(finding.alias))
+            entered.enter_context(_without_timeouts(finding.alias))
             rows = mend(list(finding.rows))
             _record(owner, finding, rows)
     except Exception as problem:
@@ -137,7 +137,7 @@ def _record(owner: Owner, finding: Finding, rows: int) -> None:
 
 
 @contextmanager
-def _patient(alias: str) -> Iterator[None]:
+def _without_timeouts(alias: str) -> Iterator[None]:
     """Open a transaction whose statements may take long: large tables are read as a whole."""
     with no_timeout(), transaction.atomic(using=alias):
         lift_timeouts(alias)
@@ -149,8 +149,8 @@ def _patient(alias: str) -> Iterator[None]:
 
 def _look(owner: Owner) -> list[Finding]:
     if owner.tenant_id is None:
-        with _patient(GLOBAL_ALIAS):
-            return [*_keys_without_owner(), *find_orphans(of_tenants=False), *_asked(None)]
+        with _without_timeouts(GLOBAL_ALIAS):
+            return [*_keys_without_owner(), *find_orphans(of_tenants=False), *_findings_of_apps(None)]
     return list(_look_at_tenant(owner.tenant_id))
 
 
@@ -161,7 +161,7 @@ def _look_at_tenant(tenant_id: UUID) -> Iterator[Finding]:
     yield from _passkey_claims(mapping.tenant)
     # Read before the tenant's rows, which may be sealed meanwhile.
     head = ChainHead.objects.filter(pk=str(tenant_id)).first()
-    with in_tenant(tenant_id, Purpose.INSPECT), _patient(TENANT_ALIAS):
+    with in_tenant(tenant_id, Purpose.INSPECT), _without_timeouts(TENANT_ALIAS):
         if behind := list(_schema(mapping)):
             yield from behind
             # Statements on tables that it lacks would fail.
@@ -171,13 +171,13 @@ def _look_at_tenant(tenant_id: UUID) -> Iterator[Finding]:
         yield from find_differing("tenant record", TENANTS, tenant_id)
         yield from _revoked(tenant_id)
         yield from find_orphans(of_tenants=True)
-        yield from _asked(tenant_id)
+        yield from _findings_of_apps(tenant_id)
     # In a transaction of its own: it locks rows.
     if mapping.status in allowing(Purpose.RECORD):
         yield from _domains(tenant_id)
 
 
-def _asked(tenant_id: UUID | None) -> Iterator[Finding]:
+def _findings_of_apps(tenant_id: UUID | None) -> Iterator[Finding]:
     for findings in examinations.call(tenant_id):
         yield from findings
 

@@ -4,7 +4,7 @@ Finding changes nothing. A server's databases are listed before the mappings are
 database, so a database in the first list without a mapping belongs to no tenant. Tenants with a running job are skipped.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -71,7 +71,8 @@ class Finding:
 
 def find_problems() -> list[Finding]:
     """Return the current problems of all servers."""
-    server_findings = [finding for server in _attached() for finding in _on_server(server)]
+    attached_servers = DatabaseServer.objects.filter(detached=False).order_by("name")
+    server_findings = [finding for server in attached_servers for finding in _on_server(server)]
     unreachable = {finding.server.pk for finding in server_findings if finding.kind is Kind.SERVER}
     return [
         *_fence(),
@@ -90,10 +91,6 @@ def _fence() -> Iterator[Finding]:
     for reason in fences.reasons():
         advice = "run adopt_installation if this is production now, or detach_installation if this is a copy"
         yield Finding(Kind.FENCED, server, "installation", f"{reason.removesuffix('.')}; {advice}")
-
-
-def _attached() -> Iterable[DatabaseServer]:
-    return DatabaseServer.objects.filter(detached=False).order_by("name")
 
 
 def repair(finding: Finding) -> str:

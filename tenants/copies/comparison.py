@@ -14,6 +14,7 @@ from typing import Final
 from psycopg import sql
 
 from tenants.copies import databases
+from tenants.database_servers.queries import connection_to
 from tenants.database_servers.replication import TABLES
 from tenants.errors import CopyFailed
 from tenants.models import DatabaseServer
@@ -84,7 +85,7 @@ def comparison(source: Side, copy: Side) -> Iterator[Comparison]:
         sides: list[list[databases.Raw]] = [[], []]
         for side, opened in zip((source, copy), sides, strict=True):
             for _ in range(_CONNECTIONS):
-                raw = stack.enter_context(databases.connection_to(side.server, side.database))
+                raw = stack.enter_context(connection_to(side.server, side.database))
                 raw.execute(_SAME_TEXT)
                 opened.append(raw)
         for raw in sides[0]:

@@ -17,6 +17,7 @@ from psycopg.errors import InsufficientPrivilege
 
 from tenants.backend.pool import POOL
 from tenants.database_servers import fences, marks, replication, servers
+from tenants.database_servers.queries import connection_to
 from tenants.entering.schema import schema_version, upgrade
 from tenants.entering.target import DatabaseTarget
 from tenants.errors import CopyFailed, JobRunning
@@ -42,15 +43,6 @@ def _lock_number(subject: object) -> int:
     # The prefix keeps two installations on one server apart.
     name = f"{settings.TENANT_DATABASE_PREFIX} {subject}".encode()
     return int.from_bytes(hashlib.sha256(name).digest()[:8], "big", signed=True)
-
-
-@contextmanager
-def connection_to(server: DatabaseServer, database: str) -> Iterator[Raw]:
-    """Open a direct autocommit connection to one database."""
-    params = servers.parameters(server.pk, server.revision, direct=True)
-    with servers.connect_for_maintenance(params | {"dbname": database}) as raw:
-        raw.execute("SET statement_timeout = 0")
-        yield raw
 
 
 @contextmanager

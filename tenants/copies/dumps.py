@@ -14,6 +14,7 @@ from psycopg.conninfo import make_conninfo
 from identity_platform.postgresql import hosts
 from tenants.copies import databases
 from tenants.database_servers import queries, servers
+from tenants.database_servers.queries import connection_to
 from tenants.errors import CopyFailed, ProgramMissing
 from tenants.models import DatabaseServer
 
@@ -35,7 +36,7 @@ def write_out(server: DatabaseServer, database: str, file: Path, *, snapshot: st
 
     `snapshot` is the name of an exported snapshot, if it must be the database as another connection sees it.
     """
-    _run("pg_dump", server, database, *_DUMP, *_seen(snapshot), f"--file={file}")
+    _run("pg_dump", server, database, *_DUMP, *_snapshot_option(snapshot), f"--file={file}")
 
 
 def stream_out(server: DatabaseServer, database: str, out: "SupportsWrite[bytes]", *, snapshot: str = "") -> None:
@@ -43,7 +44,7 @@ def stream_out(server: DatabaseServer, database: str, out: "SupportsWrite[bytes]
 
     `snapshot` is the name of an exported snapshot, if it must be the database as another connection sees it.
     """
-    command, environment = _command("pg_dump", server, database, *_DUMP, *_seen(snapshot))
+    command, environment = _command("pg_dump", server, database, *_DUMP, *_snapshot_option(snapshot))
     with TemporaryFile() as said:
         with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=said) as running:  # noqa: S603  # no shell
             assert running.stdout is not None
@@ -61,7 +62,7 @@ def read_in(server: DatabaseServer, database: str, file: Path) -> None:
 
     Indexes of trigrams are left out if the server does not have the extension that they need.
     """
-    with databases.connection_to(server, database) as raw:
+    with connection_to(server, database) as raw:
         contents = None if has_extension(raw) else _without_trigrams(_contents(raw, file))
     if contents is None:
         _run("pg_restore", server, database, *_RESTORE, str(file))
@@ -88,7 +89,7 @@ def _without_trigrams(contents: str) -> str:
     return "".join(line for line in contents.splitlines(keepends=True) if not _OF_TRIGRAMS.search(line))
 
 
-def _seen(snapshot: str) -> tuple[str, ...]:
+def _snapshot_option(snapshot: str) -> tuple[str, ...]:
     return (f"--snapshot={snapshot}",) if snapshot else ()
 
 
@@ -108,7 +109,7 @@ def _command(name: str, server: DatabaseServer, database: str, *arguments: str) 
         program = _program(name, raw.info.server_version // 10_000)
         primary = {"host": raw.info.host, "port": str(raw.info.port)}
     params = servers.parameters(server.pk, server.revision, direct=True) | {"dbname": database}
-    if len(hosts.places(params)) > 1:
+    if len(hosts.hosts_and_ports(params)) > 1:
         # libpq gives up at a standby that does not have a new database yet, without trying the primary.
         params |= primary
     params.pop("prepare_threshold", None)

@@ -26,6 +26,7 @@ from psycopg import sql
 
 from identity_platform.api.errors import ApiError
 from identity_platform.crypto import SealBroken
+from identity_platform.postgresql.statements import fetch_row
 from identity_platform.postgresql.transactions import advisory_lock
 from tenants.database_servers import servers
 from tenants.errors import InstallationFenced
@@ -271,15 +272,13 @@ def note_new_connection(raw: psycopg.Connection[object]) -> None:
 
 def home() -> str:
     """Return which physical database this is. A failover and a restart do not change it; a dump that is restored does."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT has_function_privilege('pg_control_system()', 'EXECUTE')")
-        ((may_read,),) = cursor.fetchall()
-        cluster = "(SELECT system_identifier FROM pg_control_system())" if may_read else "0"
-        cursor.execute(
-            f"SELECT concat_ws(':', {cluster}, (SELECT oid FROM pg_database WHERE datname = current_database()),"
-            " 'tenants_installation'::regclass::oid)"
-        )
-        ((identifier,),) = cursor.fetchall()
+    (may_read,) = fetch_row("default", "SELECT has_function_privilege('pg_control_system()', 'EXECUTE')")
+    cluster = "(SELECT system_identifier FROM pg_control_system())" if may_read else "0"
+    (identifier,) = fetch_row(
+        "default",
+        f"SELECT concat_ws(':', {cluster}, (SELECT oid FROM pg_database WHERE datname = current_database()),"
+        " 'tenants_installation'::regclass::oid)",
+    )
     return str(identifier)
 
 

@@ -6,8 +6,6 @@ yet has no table for it, and is used without one; one with the table must have t
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -21,6 +19,7 @@ from psycopg import sql
 
 from identity_platform.audit.writer import record_for_platform
 from tenants.database_servers import fences, servers
+from tenants.database_servers.queries import connection_to
 from tenants.errors import ForeignDatabase, InstallationUnknown
 from tenants.models import DatabaseServer, TenantRecord
 
@@ -116,17 +115,9 @@ def _audit(tenant_id: UUID, database: str) -> None:
 # --- reading and writing ---------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _connected(server: DatabaseServer, database: str) -> "Iterator[servers.Connection]":
-    params = servers.parameters(server.pk, server.revision, direct=True)
-    with servers.connect_for_maintenance(params | {"dbname": database}) as raw:
-        raw.execute("SET statement_timeout = 0")
-        yield raw
-
-
 def read(server: DatabaseServer, database: str) -> Mark | None:
     """Return the mark of a database, None if it has none. Raises psycopg.Error."""
-    with _connected(server, database) as raw:
+    with connection_to(server, database) as raw:
         return _read(raw)
 
 
@@ -139,7 +130,7 @@ def _read(raw: servers.Connection) -> Mark | None:
 
 def number_of_users(server: DatabaseServer, database: str) -> int:
     """Return how many end users a database has; 0 without such a table. Raises psycopg.Error."""
-    with _connected(server, database) as raw:
+    with connection_to(server, database) as raw:
         if raw.execute("SELECT to_regclass('userflow_enduser')").fetchone() == (None,):
             return 0
         ((number,),) = raw.execute("SELECT count(*) FROM userflow_enduser").fetchall()
@@ -177,7 +168,7 @@ def _row_counts(raw: servers.Connection) -> dict[str, int]:
 def prepare_template(server: DatabaseServer, database: str) -> None:
     """Give a template the mark that its copies inherit: this installation, no tenant, and the rows that migrations made."""
     installation, epoch = fences.own_mark()
-    with _connected(server, database) as raw:
+    with connection_to(server, database) as raw:
         raw.execute(
             f"INSERT INTO {_TABLE} (one, installation, epoch, template_rows) VALUES (true, %s, %s, %s)"
             " ON CONFLICT (one) DO NOTHING",
@@ -191,7 +182,7 @@ def take(server: DatabaseServer, database: str, tenant_id: UUID) -> None:
     Raises SpareUnfit. Can be repeated for the same tenant.
     """
     try:
-        with _connected(server, database) as raw, raw.transaction():
+        with connection_to(server, database) as raw, raw.transaction():
             _take(raw, tenant_id)
     except psycopg.OperationalError as problem:
         if fences.is_missing(problem, database):
@@ -251,7 +242,7 @@ def renew(server: DatabaseServer, database: str, tenant_id: UUID) -> None:
 
 def _write(server: DatabaseServer, database: str, tenant_id: UUID, condition: str) -> None:
     installation, epoch = fences.own_mark()
-    with _connected(server, database) as raw:
+    with connection_to(server, database) as raw:
         raw.execute(
             f"INSERT INTO {_TABLE} (one, installation, epoch, tenant_id) VALUES (true, %s, %s, %s) ON CONFLICT (one)"
             " DO UPDATE SET installation = excluded.installation, epoch = excluded.epoch, tenant_id = excluded.tenant_id"

@@ -3,13 +3,16 @@
 Each statement reads the server's own catalogs or settings, or the mark in it, for which there are no models.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
-from django.db import connection
 
-from tenants.database_servers.servers import Connection
+from identity_platform.postgresql.statements import fetch_row
+from tenants.database_servers.servers import Connection, connect_for_maintenance, parameters
+from tenants.models import DatabaseServer
 
 _OPEN_CONNECTIONS: Final = "(SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')"
 _MOST_CONNECTIONS: Final = "current_setting('max_connections')::int"
@@ -82,6 +85,15 @@ class Counters(NamedTuple):
     beats: int
 
 
+@contextmanager
+def connection_to(server: DatabaseServer, database: str) -> Iterator[Connection]:
+    """Open a direct autocommit connection to one database."""
+    params = parameters(server.pk, server.revision, direct=True)
+    with connect_for_maintenance(params | {"dbname": database}) as raw:
+        raw.execute("SET statement_timeout = 0")
+        yield raw
+
+
 def connection_counts(raw: Connection) -> ConnectionCounts:
     """Return the open connections and their limit."""
     return ConnectionCounts(*_row(raw, f"SELECT {_OPEN_CONNECTIONS}, {_MOST_CONNECTIONS}"))
@@ -105,9 +117,7 @@ def version_and_use(raw: Connection) -> ServerVersionAndUse:
 
 def global_database_use() -> GlobalDatabaseUse:
     """Return version, size and connections of the global database, over the process's own connection."""
-    with connection.cursor() as cursor:
-        cursor.execute(_GLOBAL_DATABASE)
-        return GlobalDatabaseUse(*cursor.fetchone())
+    return GlobalDatabaseUse(*fetch_row("default", _GLOBAL_DATABASE))
 
 
 def wal_level(raw: Connection) -> str:

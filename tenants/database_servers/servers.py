@@ -64,12 +64,14 @@ def parameters(server_id: int, revision: int, *, direct: bool = False) -> Parame
     `direct` is the connection for CREATE DATABASE and migrations, past any pooler. `revision` keys the cache, so a changed
     URL applies at once.
     """
-    return {name: value for name, value in _opened(server_id, revision, direct).items() if name != "dbname"}
+    return {
+        name: value for name, value in _unsealed_parameters(server_id, revision, direct).items() if name != "dbname"
+    }
 
 
 def is_counted(server_id: int, revision: int) -> bool:
     """Return whether the platform counts its connections to a server. Behind a pooler, the pooler limits them."""
-    _opened(server_id, revision, False)
+    _unsealed_parameters(server_id, revision, False)
     return (server_id, revision) not in _poolers
 
 
@@ -79,7 +81,7 @@ def name_of(server_id: int) -> str | None:
 
 
 @lru_cache(maxsize=_MOST_CACHED)
-def _opened(server_id: int, revision: int, direct: bool) -> Parameters:
+def _unsealed_parameters(server_id: int, revision: int, direct: bool) -> Parameters:
     server = DatabaseServer.objects.get(pk=server_id)
     _names[server_id] = server.name
     if server.detached:
@@ -103,7 +105,7 @@ def parse_url(url: str) -> Parameters:
 
 def maintenance(server: DatabaseServer) -> Connection:
     """Open a direct autocommit connection to the server's maintenance database, for CREATE and DROP DATABASE."""
-    return connect_for_maintenance(_opened(server.pk, server.revision, True))
+    return connect_for_maintenance(_unsealed_parameters(server.pk, server.revision, True))
 
 
 def direct_to_global() -> Connection:

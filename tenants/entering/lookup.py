@@ -20,12 +20,13 @@ from django.core.signals import request_finished, request_started
 from django.db import connection, connections
 
 from identity_platform.audit.origin import set_tenant
+from identity_platform.postgresql.statements import fetch_row
 from identity_platform.semaphore import Semaphore
 from tenants import operating_modes
 from tenants.entering.target import TENANT_ALIAS, DatabaseTarget
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from tenants.settings.declarations import EffectiveSettings
-from tenants.settings.page_addresses import Place
+from tenants.settings.page_addresses import PageAddress
 from tenants.settings.values import defaults, effective
 from tenants.states import ALLOWED, Purpose, State
 
@@ -57,7 +58,7 @@ class TenantContext:
     @property
     def root(self) -> str:
         """The address that the paths of the tenant's pages and endpoints follow."""
-        return Place(self.slug, self.sign_in_domain).root
+        return PageAddress(self.slug, self.sign_in_domain).root
 
     @property
     def root_path(self) -> str:
@@ -197,9 +198,7 @@ def find_by_domain(domain: str) -> TenantContext:
 
 
 def _read(condition: str, value: UUID | str) -> TenantContext:
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {COLUMNS} FROM tenants_tenant t {JOINS} WHERE {condition}", [value])
-        row = cursor.fetchone()
+    row = fetch_row("default", f"SELECT {COLUMNS} FROM tenants_tenant t {JOINS} WHERE {condition}", [value])
     if row is None:
         raise UnknownTenant
     tenant = from_row(row)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
-import structlog
 from django.apps import apps
 from django.conf import settings
 from django.db import connections, transaction
@@ -20,8 +19,6 @@ from tenants.entering.recorded_upgrades import Applied, DatabaseDiffers, Recordi
 from tenants.entering.target import TENANT_ALIAS, DatabaseTarget, in_target
 from tenants.errors import UpgradeFailed
 from tenants.failure_reasons import reason_of
-
-log = structlog.get_logger("identity.tenants")
 
 _VERSION = re.compile(r"([0-9]+)[-_][0-9a-f]{12}")
 
@@ -110,7 +107,7 @@ def _upgrade(connection: BaseDatabaseWrapper, recordings: dict[Applied, Recordin
 def _planned(connection: BaseDatabaseWrapper, begin: Callable[[str], None], current: Callable[[], str]) -> Recording:
     """Run the migrations that the database lacks, and return what they executed."""
 
-    def note(action: str, migration: Migration | None = None, fake: bool | None = None, /) -> None:
+    def note(action: str, migration: Migration | None = None, *_: object) -> None:
         if action == "apply_start" and migration is not None:
             begin(f"{migration.app_label}.{migration.name}")
 

@@ -20,6 +20,7 @@ from tenants import job_steps
 from tenants.copies import databases, dumps
 from tenants.copies.comparison import Comparison, Side, comparison, copy_large_objects, copy_sequences
 from tenants.database_servers import replication, servers
+from tenants.database_servers.queries import connection_to
 from tenants.entering.schema import schema_version
 from tenants.errors import CopyFailed, ServerUnfit, WrongState
 from tenants.failure_reasons import reason_of
@@ -135,7 +136,7 @@ def _move_offline(raw: databases.Raw, mapping: TenantDatabase, target: DatabaseS
         dump = folder / DUMP
         dumps.write_out(mapping.server, mapping.name, dump)
         job_steps.completed("written out")
-        with databases.connection_to(mapping.server, mapping.name) as old:
+        with connection_to(mapping.server, mapping.name) as old:
             rows = databases.row_counts(old)
         name = copy_into(target, mapping.pk, dump, rows)
         job_steps.completed("verified")
@@ -177,7 +178,7 @@ def _replicate(mapping: TenantDatabase, target: DatabaseServer, progress: Progre
         dump = folder / DUMP
         with replication.published(mapping.server, mapping.name, mapping.pk) as snapshot:
             job_steps.completed("published")
-            with databases.connection_to(mapping.server, mapping.name) as old:
+            with connection_to(mapping.server, mapping.name) as old:
                 progress(f"Online: copying {databases.displayed_size(old)}; the tenant stays in use.")
                 databases.begin_reading(old, snapshot)
                 dumps.write_out(mapping.server, mapping.name, dump, snapshot=snapshot)
@@ -187,7 +188,7 @@ def _replicate(mapping: TenantDatabase, target: DatabaseServer, progress: Progre
     replication.subscribe(target, name, source=mapping.server, database=mapping.name, tenant_id=mapping.pk)
     job_steps.completed("subscribed")
     progress(f"{sum(rows.values()):,} rows in {len(rows)} tables are copied.")
-    with databases.connection_to(target, name) as new:
+    with connection_to(target, name) as new:
         # Else the first requests after the switch would be planned without statistics.
         databases.vacuum(new)
     return name

@@ -30,6 +30,7 @@ from tenants.copies import databases, dumps
 from tenants.copies.database_names import new_database_name
 from tenants.copies.sealed_archives import new_archive, opened_archive
 from tenants.database_servers import fence_counters, marks, replication, servers
+from tenants.database_servers.queries import connection_to
 from tenants.entering import lookup
 from tenants.entering.schema import is_current, is_older, schema_version, upgrade
 from tenants.entering.target import DatabaseTarget
@@ -301,7 +302,7 @@ def fill(server: DatabaseServer, name: str, dump: Path, rows: dict[str, int] | N
         databases.set_limits(raw, name)
     job_steps.completed("read in")
     if rows is not None:
-        with databases.connection_to(server, name) as raw:
+        with connection_to(server, name) as raw:
             if databases.row_counts(raw) != rows:
                 raise CopyFailed("The copy has fewer rows than the original. Nothing was changed.")
     copied = DatabaseTarget.for_maintenance(server, name)

@@ -19,8 +19,9 @@ from django.utils.timezone import now
 
 from identity_platform.crypto import keyed_digest
 from identity_platform.postgresql.statement_timeout import no_timeout
+from identity_platform.postgresql.statements import execute
 from identity_platform.postgresql.transactions import lift_timeouts
-from identity_platform.restoring import Closed, Journaled, Match, Revocation
+from identity_platform.restoring import Closed, Journaled, RestoredRow, Revocation
 from tenants import keys
 from tenants.entering.context import in_tenant
 from tenants.entering.router import GLOBAL_ALIAS, lives_in_tenant
@@ -122,18 +123,18 @@ def _store(tenant_id: UUID, rows: Sequence[UndeliveredRevocation]) -> None:
     newest = {(row.kind, _journaled(tenant_id, row.kind, bytes(row.digest))): row for row in rows}
     # In one order, so that two processes do not deadlock.
     entries = sorted(newest.items(), key=lambda entry: entry[0])
-    with connections[GLOBAL_ALIAS].cursor() as cursor:
-        cursor.execute(
-            _STORE,
-            [
-                tenant_id,
-                [kind for (kind, _), _ in entries],
-                [digest for (_, digest), _ in entries],
-                [row.revoked for _, row in entries],
-                [row.noted_at for _, row in entries],
-                [row.ends_at for _, row in entries],
-            ],
-        )
+    execute(
+        GLOBAL_ALIAS,
+        _STORE,
+        [
+            tenant_id,
+            [kind for (kind, _), _ in entries],
+            [digest for (_, digest), _ in entries],
+            [row.revoked for _, row in entries],
+            [row.noted_at for _, row in entries],
+            [row.ends_at for _, row in entries],
+        ],
+    )
 
 
 def _journaled(tenant_id: UUID, kind: str, digest: bytes) -> bytes:
@@ -183,11 +184,11 @@ def end_unless_granted(tenant_id: UUID, model: type[Model], kind: str, ids: Coll
         bytes(journaled_digest)
         for journaled_digest in known.filter(digest__in=list(digests.values())).values_list("digest", flat=True)
     }
-    matches = [Match(tenant_id, pk, subject, now()) for pk, subject, _, _ in rows if digests[pk] not in granted]
+    matches = [RestoredRow(tenant_id, pk, subject, now()) for pk, subject, _, _ in rows if digests[pk] not in granted]
     return _end(model, revocation, matches) if matches else {}
 
 
-def _end(model: type[Model], revocation: Revocation, matches: list[Match]) -> dict[str, int]:
+def _end(model: type[Model], revocation: Revocation, matches: list[RestoredRow]) -> dict[str, int]:
     ended = {revocation.kind: len(matches)}
     for start in range(0, len(matches), AT_ONCE):
         some = matches[start : start + AT_ONCE]
@@ -211,7 +212,7 @@ def count_revoked(tenant_id: UUID) -> dict[str, int]:
     return {kind: number for kind, number in counts.items() if number}
 
 
-def find_revoked(tenant_id: UUID, model: type[Model], revocation: Revocation) -> list[Match]:
+def find_revoked(tenant_id: UUID, model: type[Model], revocation: Revocation) -> list[RestoredRow]:
     """Return the rows of the entered database that have an authority which the journal has as revoked."""
     rows = JournaledRevocation.objects.filter(tenant_id=tenant_id, kind=revocation.kind, revoked=True)
     known = {bytes(digest): ends_at for digest, ends_at in rows.values_list("digest", "ends_at")}
@@ -221,7 +222,7 @@ def find_revoked(tenant_id: UUID, model: type[Model], revocation: Revocation) ->
     for pk, subject, digest, until in _rows(model, revocation):
         ends_at = known.get(_journaled(tenant_id, revocation.kind, bytes(digest)))
         if ends_at is not None and (not revocation.until or until is None or until > ends_at):
-            matches.append(Match(tenant_id, pk, subject, ends_at))
+            matches.append(RestoredRow(tenant_id, pk, subject, ends_at))
     return matches
 
 

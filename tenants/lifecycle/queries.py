@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 from django.db import connection
 
 from identity_platform.crypto import new_data_key, wrap_data_key
+from identity_platform.postgresql.statements import fetch_row
 from tenants.copies.database_names import new_database_name
 from tenants.entering.schema import schema_version
 from tenants.errors import UnknownTenant
@@ -87,9 +88,7 @@ def reserve_tenant(
         "schema_version": schema_version(),
         "new_name": new_database_name(),
     }
-    with connection.cursor() as cursor:
-        cursor.execute(_RESERVE_TENANT, values)
-        row = cursor.fetchone()
+    row = fetch_row("default", _RESERVE_TENANT, values)
     if row is None:
         return None
     database, status, version, moment = row

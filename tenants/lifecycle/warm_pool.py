@@ -74,11 +74,11 @@ def _refill(raw: databases.Raw, server: DatabaseServer, size: int, until: Callab
         if until():
             break
         try:
-            made += _made(raw, server, spare)
+            made += _copy_spare(raw, server, spare)
         except Exception as problem:
             failed.append(problem)
     while not until() and current.filter(ready=True).count() < size:
-        made += _made(raw, server, _reserve_spare(server))
+        made += _copy_spare(raw, server, _reserve_spare(server))
     if failed:
         raise failed[0]
     return made
@@ -89,7 +89,7 @@ def set_aside(database: str) -> None:
     WarmDatabase.objects.filter(name=database).update(ready=False, schema_version=SET_ASIDE)
 
 
-def _made(raw: databases.Raw, server: DatabaseServer, spare: WarmDatabase) -> int:
+def _copy_spare(raw: databases.Raw, server: DatabaseServer, spare: WarmDatabase) -> int:
     copy(raw, server, spare.name)
     WarmDatabase.objects.filter(pk=spare.pk).update(ready=True)
     return 1

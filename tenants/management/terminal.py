@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressC
 from rich.table import Table
 
 from identity_platform.api.errors import ApiError
+from identity_platform.management_commands import INTERRUPTED as INTERRUPTED
 from tenants.database_servers import fences
 from tenants.lifecycle.capacity import labels_in
 from tenants.settings.setting_fields import REGION
@@ -24,7 +25,6 @@ from tenants.settings.setting_fields import REGION
 NOT_TRIED = 2
 # verify_audit: no chain is broken, but at least one could not be read.
 UNREACHABLE = 3
-INTERRUPTED = 130
 CONTINUES = "Run the command again to continue."
 STARTS_OVER = "The next run starts from the beginning."
 Place = TypeVar("Place", bound=Path | str)
@@ -87,6 +87,11 @@ def at_least(least: int) -> Callable[[str], int]:
         return int(text)
 
     return parse
+
+
+def add_jobs(parser: ArgumentParser) -> None:
+    """Add the option `--jobs` of commands that work on many tenants."""
+    parser.add_argument("--jobs", type=at_least(1), default=2, help="Tenants at a time on each server (default 2).")
 
 
 def region(text: str) -> str:

@@ -12,7 +12,7 @@ from uuid import UUID
 from django.core.management.base import CommandError
 
 from identity_platform.transfer.errors import FileUnusable
-from identity_platform.transfer.files import RowWriter, reject_special, written
+from identity_platform.transfer.files import RowWriter, output_stream, reject_special
 from identity_platform.transfer.report import COLUMNS, Report, ReportFile, Tally
 from identity_platform.transfer.rows import FORMATS, JSONL, format_of, size_of
 from identity_platform.transfer.runs import FAIL, ON_CONFLICT, Options
@@ -191,7 +191,7 @@ class ExportCommand(terminal.OperatorCommand):
         """Write the rows, and their number to standard error."""
         number = 0
         try:
-            with written(file, otherwise=cast(IO[str], self.stdout)) as stream:
+            with output_stream(file, otherwise=cast(IO[str], self.stdout)) as stream:
                 writer = RowWriter(stream, form, columns)
                 for row in rows(tenant_named(tenant).pk):
                     writer.write(row)

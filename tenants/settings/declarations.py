@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 from identity_platform.api.display_name import DisplayName
 from identity_platform.api.fields import Boolean, Choice, Integer, StrictField
 from identity_platform.authorities import LONGEST_PEM
-from tenants.settings.page_addresses import Place
+from tenants.settings.page_addresses import PageAddress
 from tenants.settings.profile_claims import ProfileClaims
 from tenants.settings.resource_names import ResourceNames
 from tenants.settings.setting_fields import (
@@ -71,7 +71,7 @@ class Default(NamedTuple):
     """The value that applies while the tenant has not set one."""
 
     # Takes what the tenant has set, the tenant's name and its location.
-    of: Callable[[Mapping[str, object], str, Place], object]
+    of: Callable[[Mapping[str, object], str, PageAddress], object]
     text: str
 
 
@@ -88,14 +88,14 @@ def _platform(variable: str) -> Default:
 def _hosted(variable: str, page: str) -> Default:
     """Return the operator's page for end users of all tenants if there is one, else the hosted page of the tenant."""
 
-    def address(_settings: Mapping[str, object], _name: str, location: Place) -> object:
+    def address(_settings: Mapping[str, object], _name: str, location: PageAddress) -> object:
         # Without a tenant, in the API document, there is no address.
         return platform.END_USER_PAGES[variable] or (f"{location.root}/{page}" if location.slug else None)
 
     return Default(address, f"the platform's `{variable}` if it is set, else the tenant's hosted page `/{page}`")
 
 
-def _origins(tenant_settings: Mapping[str, object], _name: str, location: Place) -> list[str]:
+def _origins(tenant_settings: Mapping[str, object], _name: str, location: PageAddress) -> list[str]:
     rp_id = tenant_settings.get("webauthn_rp_id")
     # The platform's origins cannot use a tenant's own RP ID.
     if rp_id and rp_id != platform.WEBAUTHN_RP_ID:

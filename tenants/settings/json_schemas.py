@@ -2,7 +2,7 @@
 
 from identity_platform.api.fields import Choice, Text
 from tenants.settings.declarations import SETTINGS, Setting
-from tenants.settings.page_addresses import Place
+from tenants.settings.page_addresses import PageAddress
 
 
 def json_schema(*, nullable: bool) -> dict[str, object]:
@@ -34,5 +34,5 @@ def _property(setting: Setting, *, nullable: bool) -> dict[str, object]:
         schema["type"] = [schema["type"], "null"]
         if isinstance(setting.field, Choice):
             schema["enum"] = [*setting.field.choices, None]
-    default = setting.default.of({}, "", Place())
+    default = setting.default.of({}, "", PageAddress())
     return schema | {"description": str(setting.meaning)} | ({} if default is None else {"default": default})

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 
 
-class Place(NamedTuple):
+class PageAddress(NamedTuple):
     """Where a tenant's pages are: its sign-in domain if it has one, else the path of its slug."""
 
     slug: str = ""

@@ -7,14 +7,14 @@ from rest_framework import serializers
 
 from identity_platform.api.errors import ValidationFailed
 from tenants.settings.declarations import SETTINGS, EffectiveSettings
-from tenants.settings.page_addresses import Place, origin_of
+from tenants.settings.page_addresses import PageAddress, origin_of
 
 
 def defaults(
     tenant_settings: Mapping[str, object], *, tenant_name: str = "", slug: str = "", domain: str | None = None
 ) -> dict[str, object]:
     """Return every setting with its default, which may depend on `tenant_settings`: those that the tenant has set."""
-    location = Place(slug, domain)
+    location = PageAddress(slug, domain)
     return {name: setting.default.of(tenant_settings, tenant_name, location) for name, setting in SETTINGS.items()}
 
 

@@ -315,7 +315,7 @@ class RoleOfGroup(MemberOfGroup):
         _ok(self.tenant.api.put(self.group_path, {"roles": [self.role["name"]]}))
 
 
-class GivenConsent:
+class GrantedConsent:
     """A consent that its user then withdraws."""
 
     survives = True
@@ -415,7 +415,7 @@ KINDS: list[type[Any]] = [
     MemberOfGroup,
     DeletedGroup,
     RoleOfGroup,
-    GivenConsent,
+    GrantedConsent,
     SigningKey,
     Webhook,
     DisabledWebhook,

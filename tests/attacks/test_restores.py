@@ -15,7 +15,7 @@ from django.db import close_old_connections, connection, transaction
 from django.utils.timezone import now
 
 from identity_platform.audit.models import PlatformEvent
-from identity_platform.restoring import Match
+from identity_platform.restoring import RestoredRow
 from mfa.totp.models import EndUserTotpSecret
 from tenants import keys
 from tenants.entering.context import in_tenant
@@ -241,7 +241,7 @@ def test_removing_factors_again_costs_the_same_for_many_users(home: TestTenant, 
             EndUserTotpSecret.objects.create(user=user, secret_sealed=b"", expires_at=now(), confirmed_at=now())
             for user in users
         ]
-        matches = [Match(home.id, factor.pk, str(factor.pk), now()) for factor in factors]
+        matches = [RestoredRow(home.id, factor.pk, str(factor.pk), now()) for factor in factors]
         keys.platform_key()  # a process reads it once
         with capture_statements() as made:
             EndUserTotpSecret.remove_again(matches)

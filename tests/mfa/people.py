@@ -137,6 +137,8 @@ class TestUser:
             user = EndUser.objects.get(pk=self.id)
             for rows, columns in (
                 (user.tickets, ["expires_at"]),
+                # Sign-ins by password, which have the ticket and window of an enrollment.
+                (user.sessions.exclude(enrollment_network=None), ["created_at"]),
                 (user.enrollment_windows, ["expires_at"]),
                 (user.totp_secrets, ["expires_at"]),
                 (user.sms_codes, ["expires_at", "known_tried_at", "stranger_tried_at"]),

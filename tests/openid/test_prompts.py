@@ -11,7 +11,7 @@ from django.db.models import F
 from openid.authorization import flow
 from openid.authorization.consents import grant_consent
 from openid.authorization.flow import Step
-from openid.authorization.requests import Pending, pending_request
+from openid.authorization.requests import PendingRequest, pending_request
 from openid.browser import BROWSER, SESSION, cookie_name
 from openid.errors import RequestExpired, StepRequired
 from openid.models import AuthorizationRequest
@@ -57,7 +57,7 @@ def session_of(app: Application) -> EndUserSession:
     return found
 
 
-def pending_of(app: Application, response: Any) -> Pending:
+def pending_of(app: Application, response: Any) -> PendingRequest:
     handle = query_of(page_of(response))["request"]
     with in_tenant(app.tenant.id):
         return pending_request(handle, cookie(app, BROWSER))

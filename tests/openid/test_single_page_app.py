@@ -11,7 +11,7 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from tests.console.browser.place import Place
+from tests.console.browser.place import RunningPlatform
 from tests.console.browser.visitor import PASSWORD, Visitor
 from tests.machine.conftest import ROOT
 from tests.openid.node_client import FOLDER, PACKAGES, install_packages
@@ -63,7 +63,7 @@ def test_sample_locks_the_tested_packages() -> None:
 
 @pytest.mark.parametrize("allowed", [True, False])
 def test_oidc_client_ts_signs_in_from_allowed_origins_only(
-    place: Place, browser: webdriver.Chrome, origin: str, allowed: bool
+    place: RunningPlatform, browser: webdriver.Chrome, origin: str, allowed: bool
 ) -> None:
     shop = place.new_tenant("Maple Street Books")
     admin = {"username": shop["admin"]["username"], "password": PASSWORD}

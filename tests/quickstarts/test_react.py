@@ -16,7 +16,7 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from tests.console.browser.place import Place
+from tests.console.browser.place import RunningPlatform
 from tests.console.browser.visitor import PASSWORD, Visitor
 from tests.openid.node_client import install_packages, node_programs
 from tests.quickstarts.application import NODE_FOLDER
@@ -63,7 +63,7 @@ class Shop:
     email: str
 
 
-def new_shop(place: Place, origin: str, **fields: Any) -> Shop:
+def new_shop(place: RunningPlatform, origin: str, **fields: Any) -> Shop:
     """Create a tenant with the client, which gets these fields, and the user."""
     shop = place.new_tenant("Maple Street Tools")
     admin = {"username": shop["admin"]["username"], "password": PASSWORD}
@@ -79,7 +79,7 @@ def new_shop(place: Place, origin: str, **fields: Any) -> Shop:
 
 
 def test_react_oidc_context_signs_in_and_out(
-    place: Place, browser: webdriver.Chrome, origin: str, tmp_path: Path
+    place: RunningPlatform, browser: webdriver.Chrome, origin: str, tmp_path: Path
 ) -> None:
     shop, home = new_shop(place, origin), f"{origin}/"
     write_file(tmp_path, block("React", "jsx"))
@@ -116,7 +116,7 @@ print(json.dumps(configuration_of(Client.objects.get(pk={!r}), {!r})))
 
 @pytest.mark.parametrize("dpop", [False, True])
 def test_oidc_client_ts_lines_of_the_console_sign_in(
-    place: Place, browser: webdriver.Chrome, origin: str, tmp_path: Path, dpop: bool
+    place: RunningPlatform, browser: webdriver.Chrome, origin: str, tmp_path: Path, dpop: bool
 ) -> None:
     shop, person = new_shop(place, origin, dpop_bound_access_tokens=dpop), Visitor(browser, place.url, "")
     printed = place.manage("shell", "--no-imports", "-c", PRINT_LINES.format(shop.client_id, shop.issuer))

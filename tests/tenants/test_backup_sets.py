@@ -22,6 +22,7 @@ from tenants.backups.backup_folders import Folder, FolderOfSet
 from tenants.backups.backup_storage import LIST
 from tenants.copies import databases, dumps
 from tenants.database_servers import servers
+from tenants.database_servers.queries import connection_to
 from tenants.lifecycle.capacity import main_server
 from tenants.models import DataKey, TenantDatabase, WarmDatabase
 from tests.tenants.conftest import ROOT, AnotherProcess, check_tenants, databases_on, run_command
@@ -260,7 +261,7 @@ def test_test_finds_backup_that_lacks_rows(two: Two, tmp_path: Path) -> None:
 
     def lose_it() -> None:
         copy = WarmDatabase.objects.get(schema_version=f"for {tenant.id}")
-        with databases.connection_to(main_server(), copy.name) as raw:
+        with connection_to(main_server(), copy.name) as raw:
             raw.execute("DELETE FROM userflow_rolebinding")
 
     with at_the_step("read in", lose_it):
@@ -356,7 +357,7 @@ def test_global_database_is_restored_with_the_key_ring_alone(tenant: TestTenant,
         raw.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
         try:
             dumps.read_in(main_server(), name, file)
-            with databases.connection_to(main_server(), name) as restored:
+            with connection_to(main_server(), name) as restored:
                 stored = restored.execute("SELECT wrapped FROM tenants_datakey WHERE owner = %s", [str(tenant.id)])
                 assert stored.fetchone() == (bytes(DataKey.objects.get(pk=str(tenant.id)).wrapped),)
         finally:

@@ -16,8 +16,8 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from tenants.consistency import repairs
-from tenants.copies import databases
 from tenants.database_servers import fences, replication, servers
+from tenants.database_servers.queries import connection_to
 from tenants.entering.context import in_tenant
 from tenants.jobs import moves
 from tenants.lifecycle.capacity import main_server
@@ -433,7 +433,7 @@ def test_differing_copy_is_rejected(settled: TestTenant, second: DatabaseServer)
 
     def change_copy() -> None:
         (copy,) = _names_of_copies(settled)
-        with databases.connection_to(second, copy) as raw:
+        with connection_to(second, copy) as raw:
             raw.execute("UPDATE userflow_enduser SET name = 'another'")
 
     with (
@@ -452,7 +452,7 @@ def test_change_that_does_not_fit_the_copy_ends_move(settled: TestTenant, second
 
     def change_both() -> None:
         (copy,) = _names_of_copies(settled)
-        with databases.connection_to(second, copy) as raw:
+        with connection_to(second, copy) as raw:
             raw.execute("ALTER TABLE userflow_enduser ADD CHECK (name <> 'another')")
         with in_tenant(settled.id, Purpose.WRITE):
             EndUser.objects.filter(pk=person.id).update(name="another")
@@ -557,7 +557,7 @@ def test_tenant_of_killed_move_can_be_deleted(
 
 def test_forgotten_slot_is_found_and_dropped(settled: TestTenant, another_process: AnotherProcess) -> None:
     source, name = mapping_of(settled).server, mapping_of(settled).name
-    with databases.connection_to(source, name) as raw:
+    with connection_to(source, name) as raw:
         raw.execute(
             sql.SQL("SELECT pg_create_logical_replication_slot({}, 'pgoutput')").format(
                 sql.Literal(replication.name_for(settled.id))

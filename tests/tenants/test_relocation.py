@@ -17,6 +17,7 @@ from tenants import job_steps
 from tenants.consistency import repairs
 from tenants.copies import databases
 from tenants.database_servers import servers
+from tenants.database_servers.queries import connection_to
 from tenants.entering.context import in_tenant
 from tenants.lifecycle.capacity import main_server
 from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase
@@ -384,7 +385,7 @@ def test_move_rejects_copy_with_fewer_rows(settled: TestTenant, second: Database
 
     def lose_it() -> None:
         copy = WarmDatabase.objects.get(server=second, schema_version=f"for {settled.id}")
-        with databases.connection_to(second, copy.name) as raw:
+        with connection_to(second, copy.name) as raw:
             raw.execute(lose, [person.id] if "%s" in lose else None)
 
     with at_the_step("read in", lose_it), pytest.raises(CommandError, match="fewer rows than the original") as error:

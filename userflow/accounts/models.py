@@ -14,7 +14,7 @@ from django.utils.timezone import now
 from identity_platform.api.email_addresses import AddressInvalid, email_address, email_key
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.hooks import Hook
-from identity_platform.restoring import AfterRestore, Journaled, Match, NoAuthority, Revocation
+from identity_platform.restoring import AfterRestore, Journaled, NoAuthority, RestoredRow, Revocation
 from tenants.entering.context import current_tenant
 from tenants.models import GlobalCopy, Tenant, TenantModel
 from userflow.accounts import principals
@@ -167,7 +167,7 @@ class EndUser(Account, TenantModel):
         return self.language
 
     @classmethod
-    def erase_again(cls, matches: Sequence[Match]) -> None:
+    def erase_again(cls, matches: Sequence[RestoredRow]) -> None:
         """Erase users of a restored database who were erased since its backup, with all their data."""
         for user in _restored(cls, matches):
             forgotten = [user.pk, *(pk for _, ids in end_user_erasing.call(user) for pk in ids)]
@@ -177,18 +177,18 @@ class EndUser(Account, TenantModel):
             WebhookMessage.objects.filter(subject_id__in=forgotten).delete()
 
     @classmethod
-    def deactivate_again(cls, matches: Sequence[Match]) -> None:
+    def deactivate_again(cls, matches: Sequence[RestoredRow]) -> None:
         """Deactivate users of a restored database who were deactivated since its backup."""
         _restored(cls, matches).update(active=False, updated_at=now())
         _set_switched_off(matches, False)
 
     @classmethod
-    def disable_passwords(cls, matches: Sequence[Match]) -> None:
+    def disable_passwords(cls, matches: Sequence[RestoredRow]) -> None:
         """Remove passwords that were replaced since the backup, or guarded by a factor. Their users set new ones by mail."""
         _restored(cls, matches).update(password="", password_changed_at=now(), updated_at=now())
 
     @classmethod
-    def deactivate_at_old_address(cls, matches: Sequence[Match]) -> None:
+    def deactivate_at_old_address(cls, matches: Sequence[RestoredRow]) -> None:
         """Deactivate users who have an address again that was replaced since the backup.
 
         The owner of that address could set a password. The new address is not known: an admin sets it and activates the user,
@@ -203,11 +203,11 @@ class EndUser(Account, TenantModel):
 end_user_erasing: Final[Hook[[EndUser], tuple[type[models.Model], list[uuid.UUID]]]] = Hook()
 
 
-def _restored(model: type[EndUser], matches: Sequence[Match]) -> models.QuerySet[EndUser]:
+def _restored(model: type[EndUser], matches: Sequence[RestoredRow]) -> models.QuerySet[EndUser]:
     return model._base_manager.filter(pk__in=[match.pk for match in matches])
 
 
-def _set_switched_off(matches: Sequence[Match], switched_off: bool) -> None:
+def _set_switched_off(matches: Sequence[RestoredRow], switched_off: bool) -> None:
     """Store whether the next run of a directory may activate these users again."""
     links = EndUser._meta.get_field("directory_link").related_model._base_manager
     links.filter(user_id__in=[match.pk for match in matches]).update(switched_off=switched_off)
@@ -229,9 +229,6 @@ class EndUserCount(TenantModel):
 
     class Meta:
         indexes = [models.Index(fields=["provider", "active", "client_id"], name="end_user_count_kind")]
-
-    def __str__(self) -> str:
-        return str(self.users)
 
 
 # Every registered end user is bound to it: the "default associations" of the specification.
@@ -268,7 +265,7 @@ class Role(TenantModel):
         return self.name
 
     @classmethod
-    def remove_permissions(cls, matches: Sequence[Match]) -> None:
+    def remove_permissions(cls, matches: Sequence[RestoredRow]) -> None:
         """Remove permissions of a restored database that were removed since its backup."""
         removed = {(str(match.pk), match.subject.partition(" ")[2]) for match in matches}
         for role in cls._base_manager.filter(pk__in={match.pk for match in matches}):
@@ -289,9 +286,6 @@ class RoleBinding(TenantModel):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["user", "role"], name="role_binding_unique")]
         indexes = [models.Index(fields=["role", "-created_at", "-id"], name="role_binding_newest_first")]
-
-    def __str__(self) -> str:
-        return f"{self.user_id} {self.role_id}"
 
 
 class Group(TenantModel):
@@ -328,9 +322,6 @@ class GroupMembership(TenantModel):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["group", "user"], name="group_membership_unique")]
         indexes = [models.Index(fields=["group", "-created_at", "-id"], name="group_membership_newest_first")]
-
-    def __str__(self) -> str:
-        return f"{self.group_id} {self.user_id}"
 
 
 class Client(ClientFields):

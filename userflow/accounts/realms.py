@@ -105,7 +105,7 @@ class Realm(ABC):
         target = (self.audit_target, user.pk)
         self.record(action, target=target, tenant_id=user.home_tenant_id, outcome=outcome, details=details)
 
-    def tell(self, user: Account, template: str, facts: Mapping[str, object], *, to: str = "") -> None:
+    def notify(self, user: Account, template: str, facts: Mapping[str, object], *, to: str = "") -> None:
         """Mail the user, at another address with `to`, once the realm's transaction is committed; see `queue_mail`."""
         tenant_id, language = user.home_tenant_id, user.own_language
         to = to or user.email

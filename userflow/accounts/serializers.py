@@ -2,7 +2,15 @@
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import EmailAddress
+from identity_platform.api.fields import EmailAddress, Text
+from userflow.accounts.sources import normalized_provider
+
+
+class Provider(Text):
+    """The name of a provider, as `sources` stores it."""
+
+    def to_internal_value(self, data: object) -> str:
+        return normalized_provider(super().to_internal_value(data))
 
 
 class AdminEmailIn(serializers.Serializer[object]):

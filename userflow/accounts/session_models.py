@@ -85,13 +85,12 @@ class Session(Expiring):
 
 
 class AdminSession(Session):
-    user = models.ForeignKey(AdminUser, on_delete=models.CASCADE, related_name="sessions")
+    # The index of the list begins with it.
+    user = models.ForeignKey(AdminUser, on_delete=models.CASCADE, related_name="sessions", db_index=False)
 
     class Meta:
-        indexes = [
-            models.Index(fields=["user", "-created_at"], name="admin_session_user"),
-            models.Index(fields=["expires_at"], name="admin_session_expiry"),
-        ]
+        # None on columns that each use or refresh writes: see `EndUserSession`.
+        indexes = [models.Index(fields=["user", "-created_at"], name="admin_session_user")]
 
 
 class EndUserSession(Session, TenantModel):
@@ -100,9 +99,10 @@ class EndUserSession(Session, TenantModel):
     device (RFC 8628) has none.
     """
 
-    user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="sessions")
+    # The index of the list begins with it.
+    user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="sessions", db_index=False)
     # Of an application's session: that of the browser that opened it, unless the application is on another device.
-    parent = models.ForeignKey("self", null=True, on_delete=models.CASCADE, related_name="children")
+    parent = models.ForeignKey("self", null=True, on_delete=models.CASCADE, related_name="children", db_index=False)
     # Of a browser's session: SHA-256 of its cookie.
     browser_digest = models.BinaryField(null=True, unique=True)
     # What OpenID Connect has granted: scopes, and audiences of access tokens. The others have no audiences: their
@@ -117,13 +117,21 @@ class EndUserSession(Session, TenantModel):
     dpop_jkt = models.CharField(max_length=64, blank=True, default="", db_default="")
     # The application gets a logout token when the session ends.
     backchannel_logout = models.BooleanField(default=False, db_default=False)
+    # Of a sign-in by password of a user without a factor: SHA-256 of its enrollment ticket until that is used, and the network
+    # of its window, empty if it opened none. They stand here because hardly any sign-in is followed by an enrollment
+    # (`userflow.credentials.tickets`).
+    enrollment_digest = models.BinaryField(null=True)
+    enrollment_network = models.CharField(max_length=50, null=True)
 
     after_restore: ClassVar[AfterRestore] = Closed()
 
     class Meta:
+        # None on columns that each use or refresh writes (`last_used_at`, `expires_at`): PostgreSQL then changes the row only,
+        # and no index (a heap-only tuple update). The purge of expired sessions reads the table instead.
         indexes = [
             models.Index(fields=["user", "-created_at"], name="end_user_session_user"),
-            models.Index(fields=["expires_at"], name="end_user_session_expiry"),
+            models.Index(fields=["-created_at"], name="end_user_session_newest_first"),
+            models.Index(fields=["parent"], condition=models.Q(parent__isnull=False), name="end_user_session_parent"),
             models.Index(
                 fields=["client_id"],
                 condition=models.Q(backchannel_logout=True, ended_at=None),
@@ -166,9 +174,6 @@ class RefreshToken(Expiring):
             models.Index(fields=["session"], condition=models.Q(successor_sealed__isnull=False), name="%(class)s_kept"),
         ]
 
-    def __str__(self) -> str:
-        return bytes(self.digest).hex()[:8]
-
 
 class AdminRefreshToken(RefreshToken):
     session = models.ForeignKey(AdminSession, on_delete=models.CASCADE, related_name="refresh_tokens")
@@ -201,22 +206,18 @@ class Attempts(Expiring):
     class Meta:
         abstract = True
 
-    def __str__(self) -> str:
-        return f"{self.factor}: {self.failures}"
-
 
 class AdminAttempts(Attempts):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["subject", "factor", "caller"], name="admin_attempts_unique")]
-        indexes = [models.Index(fields=["updated_at"], name="admin_attempts_age")]
 
 
 class EndUserAttempts(Attempts, TenantModel):
     after_restore: ClassVar[AfterRestore] = NoAuthority("They only limit.")
 
     class Meta:
+        # No index on `updated_at`, which each attempt writes.
         constraints = [models.UniqueConstraint(fields=["subject", "factor", "caller"], name="end_user_attempts_unique")]
-        indexes = [models.Index(fields=["updated_at"], name="end_user_attempts_age")]
 
 
 # Purposes of tickets that may add factors. A pass is issued by an admin: it works like an enrollment ticket, in every
@@ -256,9 +257,6 @@ class Ticket(Expiring):
     class Meta:
         abstract = True
 
-    def __str__(self) -> str:
-        return self.purpose
-
     def may_add(self, kind: str) -> bool:
         """Return whether this enrollment ticket or pass may still add a factor of this kind."""
         return kind not in self.spent_on and len(self.spent_on) < self.MOST_KINDS[self.purpose]
@@ -281,7 +279,8 @@ class EndUserTicket(Ticket, ClosedByRestore, TenantModel):
 class EnrollmentWindow(Expiring):
     """For some minutes after registration or a password login, the same address may enroll without a header.
 
-    Only opened while the user has no confirmed factor (proof level 3 in docs/security-model.md).
+    Only opened while the user has no confirmed factor (proof level 3 in docs/security-model.md). That of a sign-in that
+    opened an end user's session is a column of the session.
     """
 
     user = models.ForeignKey(Account, on_delete=models.CASCADE)
@@ -294,9 +293,6 @@ class EnrollmentWindow(Expiring):
 
     class Meta:
         abstract = True
-
-    def __str__(self) -> str:
-        return self.cause
 
 
 class AdminEnrollmentWindow(EnrollmentWindow):

@@ -6,6 +6,7 @@ from rest_framework.response import Response
 
 from identity_platform.api.errors import NotAllowed, ValidationFailed
 from identity_platform.api.fields import fields_of
+from identity_platform.api.responses import NO_STORE
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import UnknownTenant
 from userflow.accounts.lookups import find_admin_user
@@ -35,7 +36,7 @@ from userflow.sessions.permissions import (
     tenant_or_platform_at,
 )
 from userflow.signin.proof_fields import proof_in, without_proof
-from userflow.signin.views import NO_STORE, TICKET_MEANS, ticket_header
+from userflow.signin.views import TICKET_MEANS, ticket_header
 
 Reads = needs("admins:read", OPERATOR, ADMIN)
 Writes = needs("admins:write", OPERATOR, ADMIN)

@@ -3,10 +3,10 @@ from rest_framework import serializers
 from identity_platform.api.fields import Choice, QueryInteger, Text, Timestamp
 from identity_platform.api.pagination import page_limit
 from userflow.audit.actions import PLATFORM, TENANT
-from userflow.named_tenant import NamedTenant
+from userflow.named_tenant import TenantParameter
 
 
-class AuditQuery(NamedTenant):
+class AuditQuery(TenantParameter):
     trail = Choice(
         [TENANT, PLATFORM],
         required=False,

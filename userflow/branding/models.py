@@ -38,6 +38,3 @@ class Branding(TenantModel):
 
     class Meta:
         constraints = [models.CheckConstraint(condition=models.Q(id=1), name="branding_one_row")]
-
-    def __str__(self) -> str:
-        return self.name

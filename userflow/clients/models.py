@@ -24,6 +24,3 @@ class PendingClientChange(models.Model):
     backchannel_logout_uri = models.CharField(max_length=2048, blank=True, default="")
     signed_response_alg = models.CharField(max_length=16, blank=True, default="")
     noted_at = models.DateTimeField(auto_now=True)
-
-    def __str__(self) -> str:
-        return str(self.client_id)

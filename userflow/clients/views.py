@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.errors import ValidationFailed
-from identity_platform.api.responses import DeletedRecordOut
+from identity_platform.api.responses import NO_STORE, DeletedRecordOut
 from identity_platform.api.views import ApiViewSet, Arguments, endpoint
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from userflow.clients import actions, serializers
@@ -21,7 +21,6 @@ from userflow.errors import (
 from userflow.ids import id_or, tenant_id_in_path
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import needs, principal_at, tenant_at
-from userflow.signin.views import NO_STORE
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy]
 ACTIVATING = [UnknownClient, GrantsMoreThanHeld, ValidationFailed, *TENANCY]

@@ -19,6 +19,7 @@ from identity_platform.api import ratelimit
 from identity_platform.api.client_address import network_of
 from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import keyed_digest
+from identity_platform.postgresql.statements import fetch_row
 from userflow.accounts.realms import Realm
 from userflow.accounts.session_models import Attempts
 from userflow.errors import AttemptsLocked, HashersBusy, NotSignedInByTicket, TooManyFromAddress
@@ -59,8 +60,12 @@ ON CONFLICT (subject, factor, caller) DO UPDATE SET
     THEN now() + least(%(first_lock)s::interval * power(2, (a.failures + 1 - %(grace)s) / %(free)s - 1),
       %(longest_lock)s::interval) END
 WHERE a.locked_until IS NULL OR a.locked_until <= now()
-RETURNING failures
+RETURNING failures, {commit}
 """
+# In a statement that is its own transaction: its commit does not wait for the disk. Every other connection sees the count, and
+# the end of this process does not undo it. Only the end of the database server does, of the last fraction of a second:
+# of attempts whose result was not returned, since each result, right or wrong, is stored by a commit that waits.
+COMMIT_WITHOUT_WAITING: Final = "set_config('synchronous_commit', 'off', true)"
 RULE: Final[dict[str, str | int]] = {
     "forgotten": str(FORGOTTEN_AFTER),
     "free": FREE_TRIES,
@@ -95,10 +100,9 @@ def count(realm: Realm, user_id_or_name: object, *, factor: str, caller: str = U
     subject = subject_of(realm, user_id_or_name)
     grace = LOGIN_GRACE if caller in (LOGIN, LOGIN_KNOWN_NETWORK) else 0
     counted = {"subject": subject, "factor": factor, "caller": caller, "grace": grace, **RULE}
-    with connections[realm.alias].cursor() as cursor:
-        cursor.execute(_COUNT.format(table=realm.attempts._meta.db_table), counted)
-        if cursor.fetchone() is not None:
-            return
+    commit = "NULL" if connections[realm.alias].in_atomic_block else COMMIT_WITHOUT_WAITING
+    if fetch_row(realm.alias, _COUNT.format(table=realm.attempts._meta.db_table, commit=commit), counted) is not None:
+        return
     reject_locked(realm, subject, factor=factor, caller=caller)
 
 
@@ -163,15 +167,21 @@ def give_back(realm: Realm, user_id_or_name: object, *, factor: str, caller: str
 
 
 def clear(realm: Realm, user_id_or_name: object, *, factor: str, caller: str = UNKNOWN_NETWORK) -> None:
-    """Delete the counter after a success."""
+    """Set the counter back to 0 after a success.
+
+    The row stays: a user who signs in daily costs no new entries in indexes. Those without an attempt are purged.
+    """
     realm.attempts._default_manager.filter(
         subject=subject_of(realm, user_id_or_name), factor=factor, caller=caller
-    ).delete()
+    ).update(failures=0, locked_until=None)
 
 
 def forget(realm: Realm, user_id_or_name: object) -> int:
-    """Delete every counter of a user who is erased or unlocked; return how many there were."""
-    return realm.attempts._default_manager.filter(subject=subject_of(realm, user_id_or_name)).delete()[0]
+    """Delete every counter of a user who is erased or unlocked; return how many had failed attempts."""
+    counters = realm.attempts._default_manager.filter(subject=subject_of(realm, user_id_or_name))
+    failed = counters.filter(failures__gt=0).delete()[0]
+    counters.delete()
+    return failed
 
 
 def failed_attempts(realm: Realm, user_id_or_name: object) -> list[Attempts]:

@@ -154,7 +154,7 @@ def repeat_proof(user: EndUser, email_proof: EmailProof, tenant: lookup.TenantCo
 
 def _mail_proof(user: EndUser, email_proof: EmailProof, issued: MailSecrets, tenant: lookup.TenantContext) -> None:
     facts = mail_facts(email_proof, issued, tenant, changes=email_proof.email_key != user.email_key)
-    END_USERS.tell(user, "email_proof", facts, to=email_proof.email)
+    END_USERS.notify(user, "email_proof", facts, to=email_proof.email)
 
 
 def give_up_changes(user_ids: Collection[UUID]) -> None:
@@ -175,4 +175,4 @@ def limit_changes(user_id: object, *, counts: bool = True) -> None:
 def tell_of_ended_use(user: EndUser) -> None:
     """Tell the owner of an address, verified for the first time, that sessions or factors ended. Call it inside the
     tenant's transaction."""
-    END_USERS.tell(user, "email_verified", {"issuer": current_tenant().effective["issuer_name"]})
+    END_USERS.notify(user, "email_verified", {"issuer": current_tenant().effective["issuer_name"]})

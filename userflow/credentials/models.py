@@ -21,9 +21,6 @@ class MailedLink(Expiring):
     class Meta:
         abstract = True
 
-    def __str__(self) -> str:
-        return str(self.pk)
-
 
 class MailedCode(MailedLink):
     """A link and a code that were sent to an address. Sending one of them back verifies the address."""

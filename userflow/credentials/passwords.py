@@ -31,6 +31,11 @@ class Argon2Hasher(Argon2PasswordHasher):
     memory_cost = 19 * 1024
     parallelism = 1
 
+    def encode(self, password: str, salt: str) -> str:
+        """Return the encoded hash of a new password, as Django's hasher does, with the fastest implementation."""
+        encoded = argon2id.fastest_hash()(password.encode(), salt.encode(), self.params())
+        return f"{self.algorithm}{encoded.decode('ascii')}"
+
     def must_update(self, encoded: str) -> bool:
         """Return whether the hash has other parameters than these; the usual form is recognized without decoding it."""
         return _CURRENT_FORM.fullmatch(encoded) is None and super().must_update(encoded)

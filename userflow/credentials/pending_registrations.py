@@ -19,7 +19,7 @@ from django.utils.timezone import now
 
 from identity_platform.api.email_addresses import email_key
 from identity_platform.audit.writer import record_for_tenant
-from identity_platform.crypto import hash_token, keyed_digest, same
+from identity_platform.crypto import constant_time_equal, hash_token, keyed_digest
 from tenants import keys
 from tenants.entering import lookup
 from userflow.accounts.event_payloads import person
@@ -111,7 +111,7 @@ def resend(key: str, tenant: lookup.TenantContext, *, registration_id: UUID | No
 
 
 def _mail(row: PendingRegistration, issued: proofs.MailSecrets, tenant: lookup.TenantContext) -> None:
-    END_USERS.tell(user_of(row), "email_proof", proofs.mail_facts(row, issued, tenant))
+    END_USERS.notify(user_of(row), "email_proof", proofs.mail_facts(row, issued, tenant))
 
 
 def user_of(row: PendingRegistration) -> EndUser:
@@ -156,7 +156,7 @@ def find_by_password(key: str, password: str, tenant: lookup.TenantContext) -> P
     """Return a registration of this address with this password. It takes the same time if there is none."""
     encoded = hash_password(key, password[: passwords.LONGEST], tenant)
     rows = _waiting(key).exclude(password="").order_by("pk")
-    matching = [row for row in rows if same(row.password, encoded)]
+    matching = [row for row in rows if constant_time_equal(row.password, encoded)]
     return matching[0] if matching and len(password) <= passwords.LONGEST else None
 
 

@@ -1,4 +1,8 @@
-"""Tickets (proof of a finished first step) and enrollment windows."""
+"""Tickets (proof of a finished first step) and enrollment windows.
+
+Ticket and window of a sign-in that opens an end user's session are columns of that session, and end with it. The ticket gets a
+row when it is used.
+"""
 
 from collections.abc import Collection
 from datetime import timedelta
@@ -15,8 +19,15 @@ from identity_platform.crypto import hash_token, new_token
 from identity_platform.postgresql.row_errors import first_or
 from tenants.settings.declarations import LONGEST_REMEMBERED_DAYS
 from userflow.accounts.models import Account
-from userflow.accounts.realms import ADMINS, Realm
-from userflow.accounts.session_models import ENROLLMENT, PASS, EnrollmentWindow, Ticket
+from userflow.accounts.realms import ADMINS, END_USERS, Realm
+from userflow.accounts.session_models import (
+    ENROLLMENT,
+    PASS,
+    EndUserSession,
+    EndUserTicket,
+    EnrollmentWindow,
+    Ticket,
+)
 from userflow.credentials import email_verification
 from userflow.errors import NotSignedInByTicket
 
@@ -76,6 +87,35 @@ def find_ticket(realm: Realm, token: str, *purposes: str) -> Ticket:
     return first_or(valid.select_related("user").filter(user__active=True), NotSignedInByTicket)
 
 
+def find_enrollment_ticket(realm: Realm, user: Account, token: str, *purposes: str) -> Ticket:
+    """Return the enrollment ticket, or pass, of this active user while it is valid.
+
+    That of a session is not stored before `consume_ticket_for`. Raises NotSignedInByTicket (401) for every reason alike.
+    """
+    digest = hash_token(token)
+    valid = _valid(realm, digest, user_id=user.pk, purpose__in=purposes, wrong_codes__lt=WRONG_CODES_ALLOWED)
+    ticket = valid.first() or _unused_of_session(realm, user, digest)
+    if ticket is None or not user.active:
+        raise NotSignedInByTicket
+    return ticket
+
+
+def _unused_of_session(realm: Realm, user: Account, digest: bytes) -> Ticket | None:
+    session = _sign_ins(user.pk).filter(ended_at=None, enrollment_digest=digest).first() if realm is END_USERS else None
+    if session is None:
+        return None
+    expires_at = session.created_at + LIFETIME[ENROLLMENT]
+    return EndUserTicket(digest=digest, purpose=ENROLLMENT, user_id=user.pk, expires_at=expires_at)
+
+
+def _sign_ins(user_id: UUID) -> QuerySet[EndUserSession]:
+    """Return the end user's sessions that have opened enrollment and whose ticket and window have not expired."""
+    opened_after = now() - LOGIN_WINDOW
+    return EndUserSession._default_manager.filter(user_id=user_id, created_at__gt=opened_after).exclude(
+        enrollment_network=None
+    )
+
+
 def _valid(realm: Realm, digest: bytes | memoryview, **conditions: object) -> QuerySet[Ticket]:
     """Return the ticket of this digest if it was not used and has not expired."""
     return realm.tickets._default_manager.filter(digest=digest, used_at=None, expires_at__gt=now(), **conditions)
@@ -131,6 +171,10 @@ def consume_ticket_for(realm: Realm, ticket: Ticket, kind: str) -> None:
     Of two callers at once one wins, the other gets NotSignedInByTicket (401).
     """
     with realm.atomic():
+        if isinstance(ticket, EndUserTicket) and ticket._state.adding:
+            unused = _sign_ins(ticket.user_id).filter(ended_at=None, enrollment_digest=ticket.digest)
+            if unused.update(enrollment_digest=None):
+                ticket.save(force_insert=True)
         locked = _valid(realm, ticket.digest, purpose=ticket.purpose).select_for_update().first()
         if locked is None or not locked.may_add(kind):
             raise NotSignedInByTicket
@@ -154,6 +198,40 @@ def new_window(realm: Realm, user: Account, *, cause: str) -> EnrollmentWindow:
     """Return an unsaved window for the caller's network; the network is empty if there must be no window."""
     lasts = LOGIN_WINDOW if cause == LOGIN else timedelta(minutes=settings.ENROLLMENT_WINDOW_MINUTES)
     return realm.windows(user_id=user.pk, network=window_network(realm), cause=cause, expires_at=now() + lasts)
+
+
+def is_window_open(realm: Realm, user_id: UUID, *, causes: Collection[str] = ()) -> bool:
+    """Return whether the caller's network may enroll for this user, by a window of any cause or of one of `causes`.
+
+    That of a session is open if it is the newest sign-in.
+    """
+    network = window_network(realm)
+    if not network:
+        return False
+    windows = realm.windows._default_manager.filter(user_id=user_id, network=network, expires_at__gt=now())
+    if causes:
+        return windows.filter(cause__in=causes).exists()
+    return windows.exists() or (realm is END_USERS and _newest_sign_in_is_from(network, user_id))
+
+
+def _newest_sign_in_is_from(network: str, user_id: UUID) -> bool:
+    """Return whether the newest sign-in came from this network and its session is active.
+
+    The opener of a window need not be the user, so any later sign-in closes it; one that waits for a factor has no session, and
+    a window of its own.
+    """
+    session = _sign_ins(user_id).order_by("-created_at").first()
+    if session is None or session.ended_at is not None or session.enrollment_network != network:
+        return False
+    later = EndUserTicket._default_manager.filter(user_id=user_id, created_at__gt=session.created_at)
+    return not later.exclude(login_digest=None).exists()
+
+
+def let_enroll(session: EndUserSession) -> str:
+    """Let an unsaved session of a sign-in by password open enrollment; return the ticket for X-Enrollment-Ticket."""
+    token = new_token()
+    session.enrollment_digest, session.enrollment_network = hash_token(token), window_network(END_USERS)
+    return token
 
 
 def open_enrollment(realm: Realm, user: Account, *, cause: str) -> str | None:
@@ -203,5 +281,15 @@ def end_tickets(
         tickets = tickets.exclude(digest=keep).exclude(digest__in=paired)
     if purposes:
         return tickets.filter(purpose__in=purposes).delete()[0]
-    realm.windows._default_manager.filter(user_id=user_id).delete()
+    close_windows(realm, user_id)
     return tickets.delete()[0]
+
+
+def close_windows(realm: Realm, user_id: UUID) -> None:
+    """Close the user's windows, and end the unused tickets of sessions.
+
+    Call it before tickets are deleted: of one that is used at the same moment either the session or the row is left.
+    """
+    realm.windows._default_manager.filter(user_id=user_id).delete()
+    if realm is END_USERS:
+        _sign_ins(user_id).update(enrollment_digest=None, enrollment_network=None)

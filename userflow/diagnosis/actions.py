@@ -13,11 +13,12 @@ from identity_platform.postgresql.row_errors import first_or
 from tenants.entering.context import in_tenant, tenant_atomic
 from tenants.entering.lookup import TenantContext
 from tenants.states import Purpose, State
-from userflow.accounts.models import LOCAL, EndUser
+from userflow.accounts.models import EndUser
 from userflow.accounts.principals import END_USER, Principal
 from userflow.accounts.rank import must_outrank
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_policy import AAL2, required_acr
+from userflow.accounts.sources import is_foreign
 from userflow.credentials import attempts, email_verification
 from userflow.credentials.attempts import EMAIL_CODE
 from userflow.errors import UnknownUser
@@ -127,7 +128,7 @@ def _of_user(user: EndUser, tenant: TenantContext) -> Iterator[Finding]:
     if email_verification.is_unverified(user, tenant):
         yield Finding(Cause.ADDRESS_NOT_VERIFIED)
     if not user.password and PASSKEY not in user.mfa_methods:
-        yield Finding(Cause.NO_PASSWORD if user.provider == LOCAL else Cause.PASSWORD_ELSEWHERE)
+        yield Finding(Cause.PASSWORD_ELSEWHERE if is_foreign(user) else Cause.NO_PASSWORD)
     if not user.mfa_methods and required_acr(END_USER, tenant.settings) == AAL2:
         yield Finding(Cause.FACTOR_MISSING)
 

@@ -83,7 +83,7 @@ class DirectoryFields(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class DirectoryWithLastRun:
     """A configuration with its last run, or None if it never ran."""
 
     config: DirectoryConfig
@@ -98,7 +98,7 @@ def list_directories(*, tenant_id: UUID, page: int, limit: int) -> Page:
     return Page(rows, page, limit, directories.count())
 
 
-def find_directory(*, tenant_id: UUID, config_id: UUID) -> Shown:
+def find_directory(*, tenant_id: UUID, config_id: UUID) -> DirectoryWithLastRun:
     """Return one directory with its last run. Raises UnknownDirectory."""
     directories = _with_last_runs(DirectoryConfig.objects.filter(pk=config_id, tenant_id=tenant_id))
     if not directories:
@@ -106,7 +106,7 @@ def find_directory(*, tenant_id: UUID, config_id: UUID) -> Shown:
     return directories[0]
 
 
-def create_directory(*, tenant_id: UUID, by: Principal, **fields: Unpack[DirectoryFields]) -> Shown:
+def create_directory(*, tenant_id: UUID, by: Principal, **fields: Unpack[DirectoryFields]) -> DirectoryWithLastRun:
     """Configure a directory.
 
     Raises DirectoryNameTaken, LdapNotInstalled, UnknownClient, ValidationFailed (missing fields, a forbidden address,
@@ -136,7 +136,7 @@ def create_directory(*, tenant_id: UUID, by: Principal, **fields: Unpack[Directo
             raise TooManyDirectories
         config.save(force_insert=True)
         record("directory.created", config)
-    return Shown(config, None)
+    return DirectoryWithLastRun(config, None)
 
 
 def update_directory(
@@ -146,7 +146,7 @@ def update_directory(
     by: Principal,
     check: RowCheck = no_check,
     **changes: Unpack[DirectoryFields],
-) -> Shown:
+) -> DirectoryWithLastRun:
     """Change the given fields; `mapping` and `groups` are replaced as a whole.
 
     A change of the target (server, port, names) needs the secret again, as the stored one would otherwise be sent to the
@@ -205,12 +205,12 @@ def list_runs(*, tenant_id: UUID, config_id: UUID, page: int, limit: int) -> Pag
     return page_of(DirectoryRun.objects.filter(config_id=config_id).order_by("-started_at", "-id"), page, limit)
 
 
-def _with_last_runs(queryset: QuerySet[DirectoryConfig]) -> list[Shown]:
+def _with_last_runs(queryset: QuerySet[DirectoryConfig]) -> list[DirectoryWithLastRun]:
     newest = DirectoryRun.objects.filter(config=OuterRef("pk")).order_by("-started_at", "-id")
     configs = list(queryset.annotate(last_run_id=Subquery(newest.values("pk")[:1])))
     ids = [config.last_run_id for config in configs if config.last_run_id]
-    last = {run.pk: run for run in DirectoryRun.objects.filter(pk__in=ids)} if ids else {}
-    return [Shown(config, last.get(config.last_run_id)) for config in configs]
+    last = DirectoryRun.objects.in_bulk(ids)
+    return [DirectoryWithLastRun(config, last.get(config.last_run_id)) for config in configs]
 
 
 def _locked(tenant_id: UUID, config_id: UUID) -> DirectoryConfig:

@@ -20,7 +20,7 @@ from tenants.entering.context import in_tenant, tenant_atomic
 from userflow.accounts.models import Group
 from userflow.directory import people
 from userflow.directory.models import INCOMPLETE, REFUSED, SUCCEEDED, DirectoryConfig, DirectoryRun
-from userflow.directory.objects import MESSAGES, NO_GROUP, TAKEN, Entry, Found, Reading, to_entry
+from userflow.directory.objects import MESSAGES, NO_GROUP, TAKEN, DirectoryObject, DirectoryReader, Entry, to_entry
 from userflow.directory.plan import OFF, Handed, Person, Plan, decide
 from userflow.directory.runs import Tally, beat
 from userflow.errors import DirectoryFailed
@@ -51,7 +51,7 @@ class Synchronisation:
 
     config: DirectoryConfig
     run: DirectoryRun
-    reading: Reading
+    reading: DirectoryReader
     client_id: UUID
     # The tenant's configurations; links of other ids belong to deleted ones.
     living: list[UUID]
@@ -111,9 +111,9 @@ class Synchronisation:
                 self._apply(waiting[start : start + AT_ONCE], last=last)
             last = len(self._waiting) == len(waiting)
 
-    def _pages(self) -> Iterator[list[Found]]:
+    def _pages(self) -> Iterator[list[DirectoryObject]]:
         """Yield what is read in pages of our own size; the later of two responses about one object counts."""
-        page: dict[str, Found] = {}
+        page: dict[str, DirectoryObject] = {}
         with contextlib.closing(self.reading.pages()) as responses:
             for response in responses:
                 beat(self.run)
@@ -130,7 +130,7 @@ class Synchronisation:
         if page:
             yield list(page.values())
 
-    def _process(self, page: list[Found]) -> None:
+    def _process(self, page: list[DirectoryObject]) -> None:
         for directory_object in page:
             self._seen.add(directory_object.external_id)
             for name in directory_object.groups:

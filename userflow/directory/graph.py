@@ -17,7 +17,7 @@ from django.conf import settings
 from identity_platform.outbound import GuardedSession, NotResolved, TargetRejected, retry_after_seconds
 from userflow.directory.connections import reach
 from userflow.directory.models import Target
-from userflow.directory.objects import BAD_STATUS, Found
+from userflow.directory.objects import BAD_STATUS, DirectoryObject
 from userflow.errors import DirectoryAddressRejected, DirectoryFailed
 
 # National clouds (Microsoft Graph documentation, "National cloud deployments"): the token host and the Graph host.
@@ -52,7 +52,7 @@ class _LinkTooOld(DirectoryFailed):
 
 
 class GraphReading:
-    """A full read of an Entra ID, or a read of changes since `cursor`. See `objects.Reading`."""
+    """A full read of an Entra ID, or a read of changes since `cursor`. See `objects.DirectoryReader`."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class GraphReading:
             for base in (self.login, self.graph)
         )
 
-    def pages(self) -> Generator[list[Found], None, None]:
+    def pages(self) -> Generator[list[DirectoryObject], None, None]:
         """Yield the users or their changes. Raises DirectoryFailed, DirectoryAddressRejected."""
         try:
             yield from self._following(self.cursor or self._everything())
@@ -100,9 +100,9 @@ class GraphReading:
     def _everything(self) -> str:
         return f"{self.graph}/v1.0/users/delta?$select={quote(self.select, safe=',')}"
 
-    def _following(self, link: str) -> Iterator[list[Found]]:
+    def _following(self, link: str) -> Iterator[list[DirectoryObject]]:
         for rows, delta_link in self._lists(link):
-            yield [_found(row) for row in rows]
+            yield [_directory_object(row) for row in rows]
             self.cursor = delta_link
 
     def _lists(self, link: str) -> Iterator[tuple[list[Json], str]]:
@@ -213,9 +213,9 @@ def _identity(row: Json) -> str:
     return identity
 
 
-def _found(row: Json) -> Found:
+def _directory_object(row: Json) -> DirectoryObject:
     enabled, removed = row.get("accountEnabled"), "@removed" in row
-    return Found(
+    return DirectoryObject(
         external_id=_identity(row),
         attributes={name.lower(): value for name, value in row.items() if isinstance(value, str)},
         enabled=enabled is not False,

@@ -19,7 +19,7 @@ from identity_platform.authorities import joined, trusting_public_and
 from identity_platform.outbound import Watch
 from userflow.directory.connections import connect, relayed
 from userflow.directory.models import Target
-from userflow.directory.objects import BAD_STATUS, Found, group_key
+from userflow.directory.objects import BAD_STATUS, DirectoryObject, group_key
 from userflow.errors import DirectoryFailed, LdapNotInstalled
 
 try:
@@ -54,7 +54,7 @@ def must_be_installed() -> None:
 
 
 class LdapReading:
-    """A full read of an Active Directory, page by page (RFC 2696). See `objects.Reading`."""
+    """A full read of an Active Directory, page by page (RFC 2696). See `objects.DirectoryReader`."""
 
     full = True
     cursor = ""
@@ -82,7 +82,7 @@ class LdapReading:
         """Return None: objects name their groups themselves (`memberOf`)."""
         return
 
-    def pages(self) -> Generator[list[Found], None, None]:
+    def pages(self) -> Generator[list[DirectoryObject], None, None]:
         """Yield the objects that match the filter; end at the deadline, without waiting for a response under way.
 
         Raises DirectoryFailed (unreachable, untrusted certificate, bind rejected, response cut short or late),
@@ -102,7 +102,7 @@ class LdapReading:
             if not begun or self.deadline is None or time.monotonic() < self.deadline:
                 raise DirectoryFailed(LATE) from problem
 
-    def _responses(self, watch: Watch) -> Generator[list[Found], None, None]:
+    def _responses(self, watch: Watch) -> Generator[list[DirectoryObject], None, None]:
         attributes = [*self.attributes, "objectGUID", "userAccountControl", *(["memberOf"] if self.groups else [])]
         with (
             _ldap_errors_as_ours(),
@@ -138,7 +138,7 @@ class LdapReading:
         rest = RESPONSE_SECONDS if self.deadline is None else self.deadline - time.monotonic()
         return max(1.0, min(RESPONSE_SECONDS, rest))
 
-    def _found(self, row: dict[str, list[bytes]]) -> Found:
+    def _found(self, row: dict[str, list[bytes]]) -> DirectoryObject:
         values = {name.lower(): texts for name, texts in row.items() if texts}
         identity = values.get("objectguid", [b""])[0].hex()
         if not 0 < len(identity) <= 64:
@@ -148,7 +148,7 @@ class LdapReading:
         status = values.get("useraccountcontrol", [b""])[0]
         readable = _NUMBER.fullmatch(status) is not None
         within = {group_key(_text(name)) for name in values.get("memberof", [])} if self.groups else set()
-        return Found(
+        return DirectoryObject(
             external_id=identity,
             attributes={name: _text(texts[0]) for name, texts in values.items() if name != "objectguid"},
             enabled=not (readable and int(status) & DISABLED),

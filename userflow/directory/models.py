@@ -83,9 +83,6 @@ class DirectoryConfig(models.Model):
             ),
         ]
 
-    def __str__(self) -> str:
-        return str(self.id)
-
 
 class DirectoryRun(models.Model):
     """One synchronisation: its trigger, counts and outcome. Holds ids of directory objects, never names."""
@@ -117,9 +114,6 @@ class DirectoryRun(models.Model):
             models.Index(fields=["started_at"], name="directory_run_started"),
         ]
 
-    def __str__(self) -> str:
-        return f"{self.id} {self.state}"
-
     @classmethod
     def expired(cls, moment: datetime) -> models.Q:
         """Return the condition for runs past their retention."""
@@ -145,6 +139,3 @@ class DirectoryLink(TenantModel):
         verbose_name_plural = "directory links"
         constraints = [models.UniqueConstraint(fields=["external_id", "config_id"], name="directory_link_unique")]
         indexes = [models.Index(fields=["config_id", "id"], name="directory_link_config")]
-
-    def __str__(self) -> str:
-        return f"{self.config_id} {self.external_id}"

@@ -71,7 +71,7 @@ MESSAGES: Final[dict[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DirectoryObject:
     """An object as read from the directory. `attributes` has the first value of each as text, by lower-case name."""
 
     external_id: str
@@ -84,13 +84,13 @@ class Found:
     problem: str = ""
 
 
-class Reading(Protocol):
+class DirectoryReader(Protocol):
     """A read of a directory. `full` and `cursor` are final when `pages` has ended."""
 
     full: bool
     cursor: str
 
-    def pages(self) -> Generator[list[Found], None, None]:
+    def pages(self) -> Generator[list[DirectoryObject], None, None]:
         """Yield the objects, a page at a time. Raises DirectoryFailed, DirectoryAddressRejected."""
 
     def members(self) -> Iterator[tuple[str, set[str]]] | None:
@@ -115,7 +115,7 @@ class Entry:
     problem: str
 
 
-def to_entry(directory_object: Found, mapping: AttributeMapping) -> Entry:
+def to_entry(directory_object: DirectoryObject, mapping: AttributeMapping) -> Entry:
     """Map the object to the fields of a user."""
     problem, address, address_key = directory_object.problem, "", ""
     raw_address = directory_object.attributes.get(mapping["email"].lower(), "").strip()
@@ -141,7 +141,7 @@ def to_entry(directory_object: Found, mapping: AttributeMapping) -> Entry:
     )
 
 
-def _values(directory_object: Found, attributes: Mapping[str, str]) -> dict[str, str]:
+def _values(directory_object: DirectoryObject, attributes: Mapping[str, str]) -> dict[str, str]:
     """Return the values of the attributes by the keys that they are mapped to, without empty ones."""
     texts = {
         key: _line(directory_object.attributes.get(name.lower(), ""), LONGEST_VALUE) for key, name in attributes.items()

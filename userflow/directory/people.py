@@ -5,11 +5,11 @@ from typing import Final
 from uuid import UUID
 
 import orjson
-from django.db import connections
 from django.db.models import Q
 from django.utils.timezone import now
 
 from identity_platform.audit.writer import record_for_each_in_tenant
+from identity_platform.postgresql.statements import execute, fetch_rows
 from userflow.accounts.event_payloads import person
 from userflow.accounts.models import DEFAULT_ROLE, EndUser, Group, Role, RoleBinding
 from userflow.accounts.realms import END_USERS
@@ -148,8 +148,7 @@ def update(changes: Sequence[Change], config: DirectoryConfig) -> None:
         unused_registrations.release_addresses(
             [change.email_key for change in changes if change.changes_address], to="directory"
         )
-    with connections["tenant"].cursor() as cursor:
-        cursor.execute(_UPDATE, [moment, moment, ids, *columns])
+    execute("tenant", _UPDATE, [moment, moment, ids, *columns])
     index_after_commit({change.person.user_id: change.email_key for change in changes if change.changes_address})
     if moved:
         # As with every change of an address: sessions end, a pending verification is dropped, and links to set a password
@@ -219,12 +218,9 @@ def set_members(group: Group, external_ids: Collection[str], config: DirectoryCo
     """
     present = list(external_ids)
     left: list[UUID] = []
-    with connections["tenant"].cursor() as cursor:
-        cursor.execute(_JOIN, [group.pk, now(), config.pk, present, group.pk])
-        joined = [user_id for (user_id,) in cursor.fetchall()]
-        if not only_add:
-            cursor.execute(_LEAVE, [group.pk, config.pk, present])
-            left = [user_id for (user_id,) in cursor.fetchall()]
+    joined = [user_id for (user_id,) in fetch_rows("tenant", _JOIN, [group.pk, now(), config.pk, present, group.pk])]
+    if not only_add:
+        left = [user_id for (user_id,) in fetch_rows("tenant", _LEAVE, [group.pk, config.pk, present])]
     for action, ids in (("group.joined", joined), ("group.left", left)):
         if ids:
             record_for_each_in_tenant(action, kind="end_user", ids=ids, details={"group_id": str(group.pk)})

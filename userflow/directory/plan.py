@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
+from userflow.accounts.sources import DIRECTORY_FIELDS
 from userflow.directory.objects import TAKEN, AttributeMapping, Entry, with_mapped
 
 OFF: Final = "disabled"
-# Fields that a run changes, as events name them.
-_PUBLISHED: Final = ("app_metadata", "email", "metadata", "name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +46,8 @@ class Change:
 
     def event_data(self) -> dict[str, object]:
         """Return the new values, with the names of the changed fields."""
-        after = {name: getattr(self, name) for name in _PUBLISHED}
-        return {**after, "changed": [name for name in _PUBLISHED if after[name] != getattr(self.person, name)]}
+        after = {name: getattr(self, name) for name in DIRECTORY_FIELDS}
+        return {**after, "changed": [name for name in DIRECTORY_FIELDS if after[name] != getattr(self.person, name)]}
 
 
 @dataclass(slots=True)

@@ -17,12 +17,12 @@ from identity_platform.api.fields import (
 )
 from identity_platform.api.pagination import PaginationOut
 from tenants.settings.setting_fields import Certificates
-from userflow.directory.actions import Shown
+from userflow.directory.actions import DirectoryWithLastRun
 from userflow.directory.ldap import LDAPS, PLAIN, STARTTLS
 from userflow.directory.models import KINDS, STATES, TRIGGERS, DirectoryRun
 from userflow.directory.objects import DEFAULT_MAPPING, METADATA_KEY, MOST_ATTRIBUTES, is_readable
 from userflow.directory.synchronising import Ran, Tried
-from userflow.named_tenant import NamedTenant
+from userflow.named_tenant import TenantParameter
 
 MOST_GROUPS = 100
 LONGEST_PEM = 65_536
@@ -133,7 +133,7 @@ class AttributeMappingIn(NullIsAbsent, serializers.Serializer[object]):
     )
 
 
-class DirectoryChanges(NamedTenant):
+class DirectoryChanges(TenantParameter):
     name = Text(max_length=255, trim=True, required=False, help_text="Unique in the tenant, in any case.")
     enabled = Boolean(required=False, help_text="Whether scheduled runs include it.")
     secret = Text(
@@ -187,7 +187,7 @@ class DirectoryIn(DirectoryChanges):
     )
 
 
-class DirectorySyncIn(NamedTenant):
+class DirectorySyncIn(TenantParameter):
     dry_run = Boolean(required=False, default=False, help_text="Report the changes without making them.")
     force = Boolean(required=False, default=False, help_text="Deactivate users however many they are.")
     full = Boolean(required=False, default=False, help_text="Read everything, even if a read of changes is possible.")
@@ -302,7 +302,7 @@ class DirectoryTestOut(serializers.Serializer[object]):
     sample_users = DirectorySampleOut(many=True, help_text="The first few users as they would be created.")
 
 
-def directory(shown: Shown) -> dict[str, object]:
+def directory(shown: DirectoryWithLastRun) -> dict[str, object]:
     """Return the response fields of a configuration; the secret is not among them."""
     last = shown.last_run and fields_of(LastDirectoryRunOut, shown.last_run)
     mapping = DEFAULT_MAPPING | shown.config.mapping

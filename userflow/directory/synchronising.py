@@ -28,7 +28,7 @@ from userflow.directory.configs import client_of, config_of, record, reject_beyo
 from userflow.directory.engine import Synchronisation
 from userflow.directory.graph import GraphReading
 from userflow.directory.models import ACTIVE_DIRECTORY, BY_REQUEST, FAILED, INTERRUPTED, DirectoryConfig, DirectoryRun
-from userflow.directory.objects import Entry, Reading, attributes_read, to_entry
+from userflow.directory.objects import DirectoryReader, Entry, attributes_read, to_entry
 from userflow.directory.runs import RunLost, Tally
 from userflow.errors import DirectoriesBusy, DirectoryBusy, DirectorySecretLocked, UnknownDirectory
 from userflow.events.outbox import publish_for_each
@@ -177,7 +177,7 @@ def directories_of(*, tenant_id: UUID, name_or_id: str | None = None) -> list[Di
     return matching
 
 
-def _reading(config: DirectoryConfig, *, full: bool, deadline: float | None, page: int = ldap.PAGE) -> Reading:
+def _reading(config: DirectoryConfig, *, full: bool, deadline: float | None, page: int = ldap.PAGE) -> DirectoryReader:
     try:
         secret = configs.open_secret(config)
     except SealBroken as problem:

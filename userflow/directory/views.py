@@ -23,7 +23,7 @@ from userflow.errors import (
     UnknownClient,
     UnknownDirectory,
 )
-from userflow.named_tenant import TENANCY, InTenantViewSet, NamedTenant, TenantPageQuery
+from userflow.named_tenant import TENANCY, InTenantViewSet, TenantPageQuery, TenantParameter
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import needs, principal_at
 
@@ -66,7 +66,7 @@ class DirectoryViewSet(InTenantViewSet):
 
     @endpoint(
         id="getDirectory",
-        query=NamedTenant,
+        query=TenantParameter,
         returns={200: serializers.DirectoryOut},
         errors=[UnknownDirectory, *TENANCY],
     )
@@ -94,7 +94,7 @@ class DirectoryViewSet(InTenantViewSet):
 
     @endpoint(
         id="deleteDirectory",
-        query=NamedTenant,
+        query=TenantParameter,
         returns={200: DeletedRecordOut},
         errors=[UnknownDirectory, DirectoryBusy, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.CHANGE_CONNECTIONS,
@@ -112,7 +112,7 @@ class DirectoryViewSet(InTenantViewSet):
 
     @endpoint(
         id="testDirectory",
-        query=NamedTenant,
+        query=TenantParameter,
         returns={200: serializers.DirectoryTestOut},
         errors=[UnknownDirectory, *READING, *TENANCY],
     )

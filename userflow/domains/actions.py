@@ -29,7 +29,7 @@ from userflow.accounts.principals import Principal
 from userflow.accounts.rank import EVERYTHING, require_reach
 from userflow.domains.models import TenantDomain
 from userflow.domains.recording import data_of, give_up, lock_rows, record, record_changes, record_event
-from userflow.domains.records import Answer, Found, look_up
+from userflow.domains.records import LookupOutcome, LookupResult, look_up
 from userflow.errors import DomainExists, DomainNotVerified, NameServersBusy, TooManyDomains, UnknownDomain
 from userflow.events import outbox
 from userflow.sessions.assurance import Action, require_assurance
@@ -97,7 +97,7 @@ def list_domains(*, tenant_id: UUID, purpose: Purpose = Purpose.READ) -> Sequenc
 def find_domain(*, tenant_id: UUID, domain_id: UUID, purpose: Purpose = Purpose.READ) -> Domain:
     """Return one domain. Raises UnknownDomain."""
     with in_tenant(tenant_id, purpose):
-        row = _found(domain_id)
+        row = _find_domain(domain_id)
     return _with_claims(tenant_id, [row])[0]
 
 
@@ -135,11 +135,11 @@ def verify_domain(*, tenant_id: UUID, domain_id: UUID, by: Principal) -> Domain:
     require_assurance(Action.CHANGE_TENANT_SETTINGS, by)
     lookup.find(tenant_id).check(Purpose.WRITE)
     with in_tenant(tenant_id):
-        row = _found(domain_id)
+        row = _find_domain(domain_id)
     # No tenant is entered here: a name server may be slow, and a tenant has few database connections.
     with _semaphore.acquire():
         answer = look_up(row.domain, row.token)
-    if answer.outcome is not Found.RECORD:
+    if answer.outcome is not LookupOutcome.RECORD:
         raise DomainNotVerified(details=_what(answer))
     with in_tenant(tenant_id), tenant_atomic():
         if _locked(domain_id).token != row.token:
@@ -202,20 +202,20 @@ def check_domains(*, tenant_id: UUID) -> None:
     """
     for claim in domain_claims.claims_of(tenant_id).values():
         answer = look_up(claim.domain, claim.token)
-        if answer.outcome is not Found.NO_ANSWER:
-            domain_claims.note_look_up(claim, has_record=answer.outcome is Found.RECORD)
+        if answer.outcome is not LookupOutcome.NO_ANSWER:
+            domain_claims.note_look_up(claim, has_record=answer.outcome is LookupOutcome.RECORD)
     record_changes(tenant_id=tenant_id)
 
 
-def _what(answer: Answer) -> Mapping[str, list[str]]:
-    if answer.outcome is Found.NO_ANSWER:
+def _what(answer: LookupResult) -> Mapping[str, list[str]]:
+    if answer.outcome is LookupOutcome.NO_ANSWER:
         return {"record": ["The name servers of the domain did not answer."]}
     if not answer.values:
         return {"record": ["There is no TXT record of this name."]}
     return {"record": ["The TXT records of this name have other values."], "found": list(answer.values)}
 
 
-def _found(domain_id: UUID) -> TenantDomain:
+def _find_domain(domain_id: UUID) -> TenantDomain:
     return first_or(TenantDomain.objects.filter(pk=domain_id), UnknownDomain)
 
 
@@ -227,7 +227,7 @@ def _locked(domain_id: UUID) -> TenantDomain:
 
 
 def _with_claims(tenant_id: UUID, rows: Sequence[TenantDomain]) -> list[Domain]:
-    claims = domain_claims.claims_on([row.domain for row in rows])
+    claims = DomainClaim.objects.in_bulk([row.domain for row in rows])
     rows_with_claims = [(row, claims.get(row.domain)) for row in rows]
     return [
         Domain(row, None, taken=True) if claim and claim.tenant_id != tenant_id else Domain(row, claim)

@@ -16,7 +16,7 @@ ANSWER_SECONDS: Final = 2.0
 SHOWN: Final = 5
 
 
-class Found(StrEnum):
+class LookupOutcome(StrEnum):
     """What a look-up has found. Without an answer nothing is known about the record."""
 
     RECORD = "record"
@@ -25,10 +25,10 @@ class Found(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class LookupResult:
     """The result, with the values of other TXT records of this name."""
 
-    outcome: Found
+    outcome: LookupOutcome
     values: tuple[str, ...] = ()
 
 
@@ -42,7 +42,7 @@ def record_value(token: str) -> str:
     return f"identity-verification={token}"
 
 
-def look_up(domain: str, token: str) -> Answer:
+def look_up(domain: str, token: str) -> LookupResult:
     """Look the record up. All TXT records of the name count, as one name may have several (RFC 1464).
 
     Without an answer of a name server, because of a timeout or a broken zone, the result is NO_ANSWER.
@@ -50,14 +50,14 @@ def look_up(domain: str, token: str) -> Answer:
     try:
         answers = _resolver().resolve(f"{record_name(domain)}.", "TXT", lifetime=LIFETIME_SECONDS, search=False)
     except (dns.resolver.NXDOMAIN, dns.resolver.NoAnswer):
-        return Answer(Found.OTHERS)
+        return LookupResult(LookupOutcome.OTHERS)
     except (dns.exception.DNSException, OSError):
-        return Answer(Found.NO_ANSWER)
+        return LookupResult(LookupOutcome.NO_ANSWER)
     # A value longer than 255 bytes is several strings (RFC 7208 section 3.3).
     values = tuple(b"".join(record.strings).decode("utf-8", "replace").strip() for record in answers)
     if record_value(token) in values:
-        return Answer(Found.RECORD)
-    return Answer(Found.OTHERS, tuple(value[:255] for value in values[:SHOWN]))
+        return LookupResult(LookupOutcome.RECORD)
+    return LookupResult(LookupOutcome.OTHERS, tuple(value[:255] for value in values[:SHOWN]))
 
 
 def _resolver() -> dns.resolver.Resolver:

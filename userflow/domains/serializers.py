@@ -3,16 +3,16 @@ from rest_framework import serializers
 from identity_platform.api.fields import Boolean, Text, fields_of
 from userflow.domains.actions import LOST, PENDING, TAKEN, VERIFIED, Domain
 from userflow.domains.records import record_name, record_value
-from userflow.named_tenant import NamedTenant
+from userflow.named_tenant import TenantParameter
 
 
-class DomainIn(NamedTenant):
+class DomainIn(TenantParameter):
     domain = Text(
         max_length=253, help_text="Such as login.example.com; letters of other scripts as they are or as xn--."
     )
 
 
-class DomainChanges(NamedTenant):
+class DomainChanges(TenantParameter):
     sign_in = Boolean(help_text="Whether the tenant's issuer, endpoints and pages are on this domain.")
     disable_passkeys = Boolean(
         required=False, help_text="Change it even if passkeys cannot be used until their RP ID is in force again."

@@ -14,7 +14,7 @@ from userflow.errors import (
     TooManyDomains,
     UnknownDomain,
 )
-from userflow.named_tenant import TENANCY, InTenantViewSet, NamedTenant, OptionalTenantIn
+from userflow.named_tenant import TENANCY, InTenantViewSet, OptionalTenantIn, TenantParameter
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import principal_at, reading
 
@@ -25,7 +25,7 @@ class DomainViewSet(InTenantViewSet):
     area = "domains"
     unknown = UnknownDomain
 
-    @endpoint(id="listDomains", query=NamedTenant, returns={200: serializers.DomainListOut}, errors=TENANCY)
+    @endpoint(id="listDomains", query=TenantParameter, returns={200: serializers.DomainListOut}, errors=TENANCY)
     def list(self, request: Request) -> Response:
         """List domains.
 
@@ -49,7 +49,9 @@ class DomainViewSet(InTenantViewSet):
         made = actions.add_domain(by=principal_at(request), **self.arguments())
         return Response(serializers.domain(made), status=201)
 
-    @endpoint(id="getDomain", query=NamedTenant, returns={200: serializers.DomainOut}, errors=[UnknownDomain, *TENANCY])
+    @endpoint(
+        id="getDomain", query=TenantParameter, returns={200: serializers.DomainOut}, errors=[UnknownDomain, *TENANCY]
+    )
     def retrieve(self, request: Request, domain_id: str) -> Response:
         """Get a domain."""
         domain = actions.find_domain(purpose=reading(principal_at(request)), **self.arguments())
@@ -101,7 +103,7 @@ class DomainViewSet(InTenantViewSet):
 
     @endpoint(
         id="deleteDomain",
-        query=NamedTenant,
+        query=TenantParameter,
         returns={200: DeletedRecordOut},
         errors=[UnknownDomain, InsufficientAuthentication, GrantsMoreThanHeld, *TENANCY],
         assurance=Action.CHANGE_TENANT_SETTINGS,

@@ -14,7 +14,7 @@ from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ApiError, NotAllowed
 from identity_platform.api.response_time import rounding
 from identity_platform.audit.writer import record_for_tenant
-from identity_platform.crypto import hash_token, same
+from identity_platform.crypto import constant_time_equal, hash_token
 from identity_platform.postgresql.row_errors import first_or, unique_or
 from tenants import operating_modes
 from tenants.entering import lookup
@@ -38,7 +38,6 @@ from userflow.errors import (
     EmailProofInvalid,
     EmailTaken,
     NoPasswordHere,
-    NotSignedInByTicket,
     TooManyFromAddress,
     UnknownUser,
     UserDeactivated,
@@ -109,7 +108,7 @@ def verify_email_by_code(
         with in_tenant(tenant_id, Purpose.WRITE) as tenant:
             rows = _count_attempt(email_key(email), user_id)
             for row in rows:
-                if same(proofs.code_digest(tenant, row.pk, code), bytes(row.code_digest)):
+                if constant_time_equal(proofs.code_digest(tenant, row.pk, code), bytes(row.code_digest)):
                     attempts.clear(END_USERS, _guesser(row.email_key, user_id), factor=attempts.EMAIL_CODE)
                     if isinstance(row, EmailProof):
                         return _verify(row, registrant)
@@ -273,9 +272,7 @@ def _is_registrant(user: EndUser, registrant: Registrant, compared: str | None) 
             raise NotAllowed("The access token belongs to another user. Repeat the request without it.")
         require_active_session(END_USERS, principal)
     if registrant.enrollment_ticket is not None:
-        ticket = tickets.find_ticket(END_USERS, registrant.enrollment_ticket, tickets.ENROLLMENT)
-        if ticket.user.pk != user.pk:
-            raise NotSignedInByTicket
+        tickets.find_enrollment_ticket(END_USERS, user, registrant.enrollment_ticket, tickets.ENROLLMENT)
     if compared is not None and compared != user.password:
         raise wrong_password()
     return registrant != Registrant()

@@ -41,7 +41,7 @@ def start_admin_proof(user: AdminUser, email: str, *, keep: UUID | None = None) 
         },
     )
     facts = {**link_facts(settings.EMAIL_VERIFICATION_URL, token), "until": expires}
-    ADMINS.tell(user, "admin_email_proof", facts, to=email)
+    ADMINS.notify(user, "admin_email_proof", facts, to=email)
 
 
 def limit_changes(user_id: UUID, *, counts: bool = True) -> None:

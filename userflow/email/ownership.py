@@ -15,6 +15,7 @@ from identity_platform.hooks import Hook
 from userflow.accounts.event_payloads import person
 from userflow.accounts.models import LOCAL, Account, EndUser
 from userflow.accounts.realms import END_USERS, Realm
+from userflow.accounts.sources import is_foreign
 from userflow.credentials import tickets
 from userflow.credentials.unused_registrations import end_pending
 from userflow.events.outbox import publish
@@ -37,8 +38,8 @@ def verify_by_reset(realm: Realm, user: Account) -> None:
         return
     user.email_verified_at = now()
     changes: dict[str, object] = {"email_verified_at": user.email_verified_at}
-    foreign = isinstance(user, EndUser) and user.provider != LOCAL
-    if isinstance(user, EndUser) and foreign:
+    was_foreign = is_foreign(user)
+    if is_foreign(user):
         changes["provider"] = user.provider = LOCAL
     try:
         with realm.atomic():
@@ -51,7 +52,7 @@ def verify_by_reset(realm: Realm, user: Account) -> None:
     realm.model_of("email_proof")._default_manager.filter(user_id=user.pk).delete()
     if isinstance(user, EndUser):
         end_pending([user.email_key])
-        if foreign:
+        if was_foreign:
             publish("end_user.updated", person(user, changed=["provider"]))
         publish("end_user.email_verified", {"user_id": user.pk, "email": user.email})
 

@@ -55,7 +55,7 @@ def offer_undo(realm: Realm, user: Account, tenant: lookup.TenantContext | None,
         **(link_facts(_page(home), token) if token else {"link": "", "token": ""}),
         "days": LIFETIME.days,
     }
-    realm.tell(user, "email_changed", facts)
+    realm.notify(user, "email_changed", facts)
 
 
 def _page(home: lookup.TenantContext | None) -> str:

@@ -22,6 +22,7 @@ from userflow.errors import (
     WrongCurrentPassword,
 )
 from userflow.sessions.permissions import Anyone
+from userflow.sessions.view_sets import PublicViewSet
 from userflow.signin.views import TICKET_HEADER
 
 SENT = {"message": "If this address needs verification, a mail with a link and a code has been sent."}
@@ -75,10 +76,7 @@ class EmailVerificationViewSet(ApiViewSet):
         return Response(body)
 
 
-class EmailProofViewSet(ApiViewSet):
-    permission_classes = [Anyone]
-    authentication_classes = []
-
+class EmailProofViewSet(PublicViewSet):
     @endpoint(
         serializers.UndoEmailChangeIn,
         id="undoEmailChange",

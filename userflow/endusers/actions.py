@@ -30,6 +30,7 @@ from userflow.accounts.principals import END_USER, Principal
 from userflow.accounts.rank import must_outrank
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
+from userflow.accounts.sources import is_local
 from userflow.credentials import attempts, passwords, pending_registrations, tickets, unused_registrations
 from userflow.credentials import email_verification as proofs
 from userflow.credentials.models import EmailProof
@@ -96,7 +97,7 @@ def register_end_user(
         entitled = _may_register(by, provider, is_open=is_open)
         if password is not None:
             passwords.check_strength(password, least=tenant.effective["password_min_length"], personal=(email, name))
-        elif provider == LOCAL:
+        elif is_local(provider):
             raise WeakPassword(
                 "Send a password.", details={"password": ["A password is required for the provider local."]}
             )
@@ -177,7 +178,7 @@ def _reject_taken(key: str, *, replaces: bool) -> None:
 def _may_register(by: Principal | None, provider: str, *, is_open: bool) -> bool:
     """Return whether the caller holds `endusers:write`. Raises if the registration needs it and the caller lacks it."""
     entitled = by is not None and by.kind != END_USER and by.may("endusers:write")
-    if entitled or (is_open and provider == LOCAL):
+    if entitled or (is_open and is_local(provider)):
         return entitled
     if by is not None:
         require(by, "endusers:write")

@@ -18,7 +18,7 @@ MOST_FOUND: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class FoundEndUser:
+class EndUserMatch:
     """An end user and the tenant. What else is known of the user is in the tenant's own database."""
 
     user_id: UUID
@@ -27,7 +27,7 @@ class FoundEndUser:
 
 def find_end_users(
     *, by: Principal, email_key: str | None = None, user_id: UUID | None = None
-) -> Sequence[FoundEndUser]:
+) -> Sequence[EndUserMatch]:
     """Return the end users with this address (its `email_key`) or this id, in all tenants that the caller may see.
 
     An operator sees all tenants, with `tenants:read`; a tenant's admin only the own one. No tenant's database is entered. The
@@ -44,7 +44,7 @@ def find_end_users(
         rows = rows.filter(tenant_id=by.tenant_id)
     ids = list(rows.order_by("tenant_id").values_list("tenant_id", "user_id")[: MOST_FOUND + 1])
     tenants = Tenant.objects.exclude(database__status__in=GONE).in_bulk([tenant_id for tenant_id, _ in ids])
-    users = [FoundEndUser(user, tenants[tenant_id]) for tenant_id, user in ids if tenant_id in tenants]
+    users = [EndUserMatch(user, tenants[tenant_id]) for tenant_id, user in ids if tenant_id in tenants]
     details = {"by": "address" if email_key else "id", "matches": len(users)}
     record_for_platform("people.searched", tenant_id=by.tenant_id, details=details)
     return users

@@ -17,6 +17,7 @@ from identity_platform.api.email_addresses import search_key
 from identity_platform.api.pagination import offset
 from identity_platform.api.totals import total_of
 from identity_platform.postgresql.json_pages import Query, Slice, json_time, read_page
+from identity_platform.postgresql.statements import execute, fetch_row, fetch_rows
 from tenants.backend.raw import PLANNED_EACH_TIME
 from tenants.entering.target import current_target
 from userflow.accounts.models import EndUserCount
@@ -118,7 +119,7 @@ def conditions(filters: Mapping[str, object]) -> tuple[str, list[Any]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class EndUserPage:
     """One page as ready JSON, the true total, and the last row's time and id if a page follows."""
 
     total: int
@@ -126,7 +127,7 @@ class Found:
     last: tuple[datetime, UUID] | None
 
 
-def page_of_end_users(*, filters: Mapping[str, object], page: int, limit: int) -> Found:
+def page_of_end_users(*, filters: Mapping[str, object], page: int, limit: int) -> EndUserPage:
     """Return one page by its number, newest first.
 
     One statement; one more for a filter by provider, for a page far from the first, and for the total of a text that fills
@@ -140,7 +141,7 @@ def page_of_end_users(*, filters: Mapping[str, object], page: int, limit: int) -
             rows = _after(cursor, where, [*values, start], limit, by_text=True)
             # A page that is not full ends the list.
             known = start + len(rows) if len(rows) <= limit and (rows or not start) else None
-            return _found(rows, limit, _total_of_text(cursor, filters) if known is None else known)
+            return _end_user_page(rows, limit, _total_of_text(cursor, filters) if known is None else known)
         total, text = read_page(
             cursor,
             total=Query(f"SELECT {_TOTAL}{where}", values),
@@ -150,10 +151,10 @@ def page_of_end_users(*, filters: Mapping[str, object], page: int, limit: int) -
             far=_FAR,
         )
     follows = start + limit < total and text != "[]"
-    return Found(total, orjson.Fragment(_in_utc(text)), _key_of_last(text) if follows else None)
+    return EndUserPage(total, orjson.Fragment(_in_utc(text)), _key_of_last(text) if follows else None)
 
 
-def page_behind(*, filters: Mapping[str, object], created_at: datetime, user_id: UUID, limit: int) -> Found:
+def page_behind(*, filters: Mapping[str, object], created_at: datetime, user_id: UUID, limit: int) -> EndUserPage:
     """Return the page behind a row, newest first, at the same cost anywhere in the list.
 
     Two statements: the page and the total; one more for a filter by provider.
@@ -165,10 +166,10 @@ def page_behind(*, filters: Mapping[str, object], created_at: datetime, user_id:
         by_text = not filters.keys() <= _COUNTED
         rows = _after(cursor, behind, [*values, created_at, user_id, 0], limit, by_text=by_text)
         if by_text:
-            return _found(rows, limit, _total_of_text(cursor, filters))
+            return _end_user_page(rows, limit, _total_of_text(cursor, filters))
         cursor.execute(f"SELECT {_TOTAL}{where}", values)
         [total] = cursor.fetchone()
-    return _found(rows, limit, total)
+    return _end_user_page(rows, limit, total)
 
 
 def _with_providers(cursor: CursorWrapper, filters: Mapping[str, object]) -> dict[str, object]:
@@ -194,9 +195,9 @@ def _after(cursor: CursorWrapper, where: str, values: list[Any], limit: int, *, 
     return [row for (row,) in cursor]
 
 
-def _found(rows: list[str], limit: int, total: int) -> Found:
+def _end_user_page(rows: list[str], limit: int, total: int) -> EndUserPage:
     text = f"[{','.join(rows[:limit])}]"
-    return Found(total, orjson.Fragment(_in_utc(text)), _key_of_last(text) if len(rows) > limit else None)
+    return EndUserPage(total, orjson.Fragment(_in_utc(text)), _key_of_last(text) if len(rows) > limit else None)
 
 
 def _total_of_text(cursor: CursorWrapper, filters: Mapping[str, object]) -> int:
@@ -258,9 +259,7 @@ def _in_utc(rows: str) -> str:
 
 def one_end_user(user_id: UUID) -> orjson.Fragment | None:
     """Return one end user as ready JSON, or None."""
-    with connections["tenant"].cursor() as cursor:
-        cursor.execute(_ONE, [user_id])
-        row = cursor.fetchone()
+    row = fetch_row("tenant", _ONE, [user_id])
     return orjson.Fragment(row[0]) if row else None
 
 
@@ -274,16 +273,13 @@ class ExportedUser(NamedTuple):
 def exported_page(*, after: UUID | None, limit: int, hashes: bool, default_client: UUID) -> list[ExportedUser]:
     """Return the rows of an export after this id, in the order of the ids, with password hashes or without."""
     values = {"after": after, "limit": limit, "hashes": hashes, "client": default_client}
-    with connections["tenant"].cursor() as cursor:
-        cursor.execute(_FIRST_EXPORTED if after is None else _NEXT_EXPORTED, values)
-        return [ExportedUser(*row) for row in cursor.fetchall()]
+    rows = fetch_rows("tenant", _FIRST_EXPORTED if after is None else _NEXT_EXPORTED, values)
+    return [ExportedUser(*row) for row in rows]
 
 
 def table_exceeds(number_of_bytes: int) -> bool:
     """Return whether the table of users is larger than this."""
-    with connections["tenant"].cursor() as cursor:
-        cursor.execute("SELECT pg_relation_size('userflow_enduser') > %s", [number_of_bytes])
-        return bool(cursor.fetchone()[0])
+    return bool(fetch_row("tenant", "SELECT pg_relation_size('userflow_enduser') > %s", [number_of_bytes])[0])
 
 
 class WrongCount(NamedTuple):
@@ -297,15 +293,12 @@ class WrongCount(NamedTuple):
 
 def wrong_counts() -> list[WrongCount]:
     """Return the counters that are wrong."""
-    with connections["tenant"].cursor() as cursor:
-        cursor.execute(_WRONG_COUNTS)
-        rows = cursor.fetchall()
+    rows = fetch_rows("tenant", _WRONG_COUNTS)
     return [WrongCount(active, client_id, provider, int(number)) for active, client_id, provider, number in rows]
 
 
 def count_again() -> None:
     """Count the users again. Call it in a transaction."""
-    with connections["tenant"].cursor() as cursor:
-        cursor.execute(_LOCK_USERS)
-        EndUserCount.objects.all().delete()
-        cursor.execute(_COUNT_AGAIN)
+    execute("tenant", _LOCK_USERS)
+    EndUserCount.objects.all().delete()
+    execute("tenant", _COUNT_AGAIN)

@@ -11,6 +11,7 @@ from identity_platform.api.pagination import (
     page_limit,
 )
 from userflow.accounts.models import LOCAL, LONGEST_EXTERNAL_ID
+from userflow.accounts.serializers import Provider
 from userflow.branding.texts import LANGUAGES
 from userflow.signin.proof_fields import ProofFields
 
@@ -82,7 +83,7 @@ class RegistrationIn(serializers.Serializer[object]):
     email = EmailAddress()
     password = Text(max_length=1024, required=False, help_text="Required for the provider `local`.")
     name = Text(max_length=255, required=False, allow_blank=True)
-    provider = Text(
+    provider = Provider(
         max_length=63,
         required=False,
         default=LOCAL,
@@ -94,10 +95,6 @@ class RegistrationIn(serializers.Serializer[object]):
     external_id = Text(
         max_length=LONGEST_EXTERNAL_ID, required=False, help_text="Needs `endusers:write`; ignored from others."
     )
-
-    def validate_provider(self, value: str) -> str:
-        """Normalize the name: whether a password is needed and can be reset depends on it."""
-        return LOCAL if value.lower() == LOCAL else value
 
 
 class RegisteredEndUserOut(serializers.Serializer[object]):

@@ -25,4 +25,4 @@ def tell_owner(owner: EndUser, tenant: lookup.TenantContext) -> None:
         "address": current_origin().address,
         "link": f"{tenant.root}/signin",
     }
-    END_USERS.tell(owner, "address_taken", facts)
+    END_USERS.notify(owner, "address_taken", facts)

@@ -15,6 +15,7 @@ from psycopg.errors import InsufficientPrivilege
 
 from tenants.copies import databases
 from tenants.copies.dumps import EXTENSION, has_extension
+from tenants.database_servers.queries import connection_to
 from tenants.errors import JobRunning, UnknownTenant
 from tenants.failure_reasons import why
 from tenants.models import TenantDatabase
@@ -97,7 +98,7 @@ def _index(mapping: TenantDatabase) -> Outcome:
             mapping.refresh_from_db()
             if mapping.status != State.ACTIVE:
                 return Outcome(slug, Result.FAILED, "the tenant is not active any more")
-            with databases.connection_to(mapping.server, mapping.name) as raw:
+            with connection_to(mapping.server, mapping.name) as raw:
                 return Outcome(slug, *_index_alone(raw))
     except JobRunning:
         return Outcome(slug, Result.FAILED, "another job is running")

@@ -8,6 +8,7 @@ from rest_framework.response import Response
 
 from identity_platform.api.errors import CursorInvalid, NotAllowed
 from identity_platform.api.fields import fields_of
+from identity_platform.api.responses import NO_STORE
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantSuspended, UnknownTenant
 from userflow.accounts.principals import Principal
@@ -44,7 +45,7 @@ from userflow.sessions.permissions import (
     tenant_at,
 )
 from userflow.signin.proof_fields import proof_in, without_proof
-from userflow.signin.views import NO_STORE, TICKET_MEANS, ticket_header
+from userflow.signin.views import TICKET_MEANS, ticket_header
 
 
 class EndUserListViewSet(ApiViewSet):
@@ -159,7 +160,7 @@ class EndUserViewSet(ApiViewSet):
 
         With metadata, factors, roles and groups. Needs `endusers:read`; end users can read their own record.
         """
-        tenant, user = self._named(request, tenant_id, user_id, "endusers:read")
+        tenant, user = self._tenant_and_user(request, tenant_id, user_id, "endusers:read")
         return Response(actions.read_end_user(tenant_id=tenant, user_id=user, purpose=reading(principal_at(request))))
 
     @endpoint(
@@ -176,7 +177,7 @@ class EndUserViewSet(ApiViewSet):
         `endusers:write`; end users can change their own record, without `app_metadata` and `external_id`. One's own new
         `email` needs a proof; the old address gets a link that undoes the change.
         """
-        tenant, user = self._named(request, tenant_id, user_id, "endusers:write")
+        tenant, user = self._tenant_and_user(request, tenant_id, user_id, "endusers:write")
         by = principal_at(request)
         serializer = serializers.EndUserChanges if by.kind == END_USER else serializers.EndUserChangesByAdmins
         fields = self.valid(serializer)
@@ -218,7 +219,7 @@ class EndUserViewSet(ApiViewSet):
         tenant, user = tenant_at(request, tenant_id_in_path(tenant_id)), id_or(user_id, UnknownUser)
         return _deactivate(request, tenant, user)
 
-    def _named(self, request: Request, tenant_id: str, user_id: str, permission: str) -> tuple[UUID, UUID]:
+    def _tenant_and_user(self, request: Request, tenant_id: str, user_id: str, permission: str) -> tuple[UUID, UUID]:
         """Tenant and user of the path, if the caller is that user or holds the permission."""
         principal = principal_at(request)
         tenant = tenant_at(request, tenant_id_in_path(tenant_id))

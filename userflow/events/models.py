@@ -13,7 +13,7 @@ from django.db import models
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from identity_platform.restoring import AfterRestore, Journaled, Match, NoAuthority, Revocation
+from identity_platform.restoring import AfterRestore, Journaled, NoAuthority, RestoredRow, Revocation
 from tenants.models import TenantModel
 
 PENDING, DELIVERED, DEAD = "pending", "delivered", "dead"
@@ -85,13 +85,10 @@ class WebhookEndpoint(TenantModel):
     )
 
     @classmethod
-    def disable_again(cls, matches: Sequence[Match]) -> None:
+    def disable_again(cls, matches: Sequence[RestoredRow]) -> None:
         """Disable endpoints of a restored database that were disabled since its backup, or had another address or secret."""
         endpoints = cls._base_manager.filter(pk__in=[match.pk for match in matches])
         endpoints.update(enabled=False, disabled_reason=cls.BY_ADMIN, updated_at=timezone.now())
-
-    def __str__(self) -> str:
-        return str(self.id)
 
 
 class WebhookMessage(TenantModel):
@@ -133,9 +130,6 @@ class WebhookMessage(TenantModel):
             models.Index(fields=["settled_at"], name="webhook_message_settled"),
             models.Index(fields=["subject_id"], name="webhook_message_subject"),
         ]
-
-    def __str__(self) -> str:
-        return self.message_id
 
     @classmethod
     def expired(cls, moment: datetime) -> models.Q:

@@ -13,6 +13,7 @@ from uuid import UUID
 from django.db import connections, transaction
 
 from identity_platform.api.renderers import as_json
+from identity_platform.postgresql.statements import execute, fetch_row
 from identity_platform.postgresql.values import SqlValue
 from tenants.entering.context import current_tenant
 from tenants.entering.target import TENANT_ALIAS
@@ -55,10 +56,8 @@ def publish_for_each(event: str, rows: Iterable[Mapping[str, object]]) -> None:
     that was created after its start.
     """
     subscribed_filters = list(filters_for(event))
-    with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute(_HAS_SUBSCRIBERS, [subscribed_filters])
-        if not cursor.fetchone()[0]:
-            return
+    if not fetch_row(TENANT_ALIAS, _HAS_SUBSCRIBERS, [subscribed_filters])[0]:
+        return
     batch: list[tuple[str, str, UUID | None, str]] = []
     for data in rows:
         batch.append(_message(event, data))
@@ -87,12 +86,12 @@ def forget(subjects: Sequence[UUID]) -> None:
     A consumer that missed an event would go wrong; those messages are purged later. `subjects` are the user's id and the ids
     of invitations to the user's addresses. The tenant context is not asked: the first endpoint may be newer than it.
     """
-    with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute(
-            "DELETE FROM userflow_webhookmessage m WHERE m.subject_id = ANY(%s) AND (m.settled_at IS NOT NULL OR NOT EXISTS"
-            " (SELECT FROM userflow_webhookendpoint e WHERE e.id = m.endpoint_id AND e.enabled))",
-            [list(subjects)],
-        )
+    execute(
+        TENANT_ALIAS,
+        "DELETE FROM userflow_webhookmessage m WHERE m.subject_id = ANY(%s) AND (m.settled_at IS NOT NULL OR NOT EXISTS"
+        " (SELECT FROM userflow_webhookendpoint e WHERE e.id = m.endpoint_id AND e.enabled))",
+        [list(subjects)],
+    )
 
 
 def new_message_id() -> str:
@@ -114,11 +113,7 @@ def _write_each(event: str, batch: list[tuple[str, str, UUID | None, str]], subs
 
 
 def _write(statement: str, values: Sequence[SqlValue | list[str | UUID | None]]) -> None:
-    connection = connections[TENANT_ALIAS]
-    if not connection.in_atomic_block:
+    if not connections[TENANT_ALIAS].in_atomic_block:
         raise RuntimeError("Events are published in the transaction of the change: call this inside tenant_atomic().")
-    with connection.cursor() as cursor:
-        cursor.execute(statement, values)
-        written = cursor.rowcount
-    if written:
+    if execute(TENANT_ALIAS, statement, values):
         wake_after_commit()

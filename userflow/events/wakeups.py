@@ -13,6 +13,6 @@ def wake(tenant_id: UUID, *, seconds: float = 0.0) -> None:
     _webhooks.wake(str(tenant_id), seconds=seconds)
 
 
-def due(most: int) -> Sequence[UUID]:
+def take_due(most: int) -> Sequence[UUID]:
     """Take at most `most` tenants that are due; each goes to one deliverer only. Empty without Valkey."""
     return [UUID(name) for name in _webhooks.take_due(most)]

@@ -37,7 +37,7 @@ def list_groups(
 def find_group(*, tenant_id: UUID, group_id: UUID) -> Group:
     """Return one group with its roles. Raises UnknownGroup."""
     with in_tenant(tenant_id, Purpose.READ):
-        return _with_roles(_found(group_id))
+        return _with_roles(_find_group(group_id))
 
 
 def create_group(
@@ -73,7 +73,7 @@ def update_group(
     names = changes.pop("roles", None)
     with in_tenant(tenant_id):
         with unique_or(GroupNameTaken), tenant_atomic():
-            group = _found(group_id, lock=True)
+            group = _find_group(group_id, lock=True)
             check()
             if changes.get("name", group.name) != group.name and (roles := list(group.roles.all())):
                 # Directories give groups by their name: under that of another one it would be given to its people.
@@ -102,7 +102,7 @@ def update_group(
 def delete_group(*, tenant_id: UUID, by: Principal, group_id: UUID) -> None:
     """Delete a group. Its members lose its roles at their next request. Raises UnknownGroup, GrantsMoreThanHeld."""
     with in_tenant(tenant_id), tenant_atomic():
-        group = _found(group_id, lock=True)
+        group = _find_group(group_id, lock=True)
         require_revocable(by, _permissions(group.roles.all()))
         _, removed = group.delete()
         record_for_tenant(
@@ -116,7 +116,7 @@ def delete_group(*, tenant_id: UUID, by: Principal, group_id: UUID) -> None:
 def list_members(*, tenant_id: UUID, group_id: UUID, page: int, limit: int, cursor: str | None = None) -> Page:
     """Return one page of the group's members, newest first. Raises UnknownGroup, CursorInvalid."""
     with in_tenant(tenant_id, Purpose.READ):
-        _found(group_id)
+        _find_group(group_id)
         members = GroupMembership.objects.filter(group_id=group_id)
         return page_of_members(members, holder=group_id, page=page, limit=limit, cursor=cursor)
 
@@ -128,7 +128,7 @@ def add_members(*, tenant_id: UUID, by: Principal, group_id: UUID, user_ids: Col
     holds), InsufficientAuthentication (a group with roles).
     """
     with in_tenant(tenant_id), tenant_atomic():
-        group = _found(group_id, lock=True)
+        group = _find_group(group_id, lock=True)
         if roles := list(group.roles.all()):
             require_assurance(Action.GRANT_ROLES, by)
             require_grantable(by, _permissions(roles))
@@ -141,12 +141,12 @@ def remove_members(*, tenant_id: UUID, by: Principal, group_id: UUID, user_ids: 
     Raises UnknownGroup, UnknownUsers, GrantsMoreThanHeld (the group grants more than the caller holds).
     """
     with in_tenant(tenant_id), tenant_atomic():
-        group = _found(group_id, lock=True)
+        group = _find_group(group_id, lock=True)
         require_revocable(by, _permissions(group.roles.all()))
         return change_members(group, user_ids, add=False, audit="group.left", event="group.members_removed")
 
 
-def _found(group_id: UUID, *, lock: bool = False) -> Group:
+def _find_group(group_id: UUID, *, lock: bool = False) -> Group:
     groups = Group.objects.select_for_update(no_key=True) if lock else Group.objects.all()
     return first_or(groups.filter(pk=group_id), UnknownGroup)
 

@@ -3,7 +3,7 @@ from rest_framework import serializers
 from identity_platform.api.fields import Identifier, Items, Text, fields_of
 from identity_platform.api.pagination import PaginationOut
 from userflow.accounts.models import Group
-from userflow.named_tenant import NamedTenant, TenantPageQuery
+from userflow.named_tenant import TenantPageQuery, TenantParameter
 
 MOST_ROLES = 50
 
@@ -31,7 +31,7 @@ class GroupListOut(PaginationOut):
     groups = GroupOut(many=True, help_text="Groups of the page, newest first.")
 
 
-class GroupChanges(NamedTenant):
+class GroupChanges(TenantParameter):
     name = Text(max_length=255, trim=True, required=False, help_text="Unique in the tenant.")
     description = Text(max_length=1000, required=False, allow_blank=True)
     roles = Items(Text(max_length=63), most=MOST_ROLES, required=False, help_text="Role names; an update replaces all.")

@@ -13,7 +13,7 @@ from userflow.errors import (
     UnknownUsers,
 )
 from userflow.groups import actions, serializers
-from userflow.named_tenant import TENANCY, InTenantViewSet, NamedTenant
+from userflow.named_tenant import TENANCY, InTenantViewSet, TenantParameter
 from userflow.roles.serializers import MemberListOut, MemberListQuery, UserIdsIn
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import principal_at
@@ -50,7 +50,9 @@ class GroupViewSet(InTenantViewSet):
         group = actions.create_group(by=principal_at(request), **self.arguments())
         return Response(serializers.record(group), status=201)
 
-    @endpoint(id="getGroup", query=NamedTenant, returns={200: serializers.GroupOut}, errors=[UnknownGroup, *TENANCY])
+    @endpoint(
+        id="getGroup", query=TenantParameter, returns={200: serializers.GroupOut}, errors=[UnknownGroup, *TENANCY]
+    )
     def retrieve(self, request: Request, group_id: str) -> Response:
         """Get a group.
 
@@ -74,7 +76,7 @@ class GroupViewSet(InTenantViewSet):
 
     @endpoint(
         id="deleteGroup",
-        query=NamedTenant,
+        query=TenantParameter,
         returns={200: DeletedRecordOut},
         errors=[UnknownGroup, GrantsMoreThanHeld, *TENANCY],
     )

@@ -6,17 +6,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api import valkey
-from identity_platform.api.views import ApiViewSet, endpoint
+from identity_platform.api.views import endpoint
+from identity_platform.postgresql.statements import fetch_row
 from tenants.database_servers import fences
-from userflow.sessions.permissions import Anyone
+from userflow.sessions.view_sets import PublicViewSet
 
 
 def database_answers() -> bool:
     """Return whether the global database executes a statement within the statement timeout of requests."""
     try:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT 1")
-            cursor.fetchone()
+        fetch_row("default", "SELECT 1")
     except Error:
         # The next probe opens a new connection.
         connection.close()
@@ -37,10 +36,7 @@ class ReadinessOut(HealthStatusOut):
     )
 
 
-class HealthViewSet(ApiViewSet):
-    permission_classes = [Anyone]
-    authentication_classes = []
-
+class HealthViewSet(PublicViewSet):
     @endpoint(id="checkHealth", returns={200: HealthStatusOut}, token="none")
     def health(self, request: Request) -> Response:
         """Check that the process accepts requests.

@@ -41,8 +41,8 @@ from userflow.errors import (
 from userflow.events.outbox import publish
 from userflow.invitations.models import ADMIN, END_USER, EXPIRED, PENDING, AdminInvitation, EndUserInvitation
 from userflow.invitations.queries import (
+    InvitationRecord,
     Row,
-    Shown,
     event_data,
     merged_page,
     record,
@@ -72,7 +72,7 @@ def invite(
     client_id: UUID | None = None,
     app_metadata: dict[str, object] | None = None,
     external_id: str | None = None,
-) -> Shown:
+) -> InvitationRecord:
     """Invite an admin user (of a tenant, or an operator without `tenant_id`) or an end user.
 
     `app_metadata` and `external_id` are for an end user and need `endusers:write`.
@@ -94,7 +94,7 @@ def invite(
     return _invite_end_user(by, tenant_id, email, roles or (), client_id, given)
 
 
-def _invite_admin(by: Principal, tenant_id: UUID | None, email: str, roles: Sequence[str] | None) -> Shown:
+def _invite_admin(by: Principal, tenant_id: UUID | None, email: str, roles: Sequence[str] | None) -> InvitationRecord:
     _require_admins_write(by)
     tenant = _writable(tenant_id)
     granted = grantable_roles(roles or [TENANT_ADMIN if tenant_id else OPERATOR], tenant_id, by)
@@ -116,7 +116,7 @@ def _invite_end_user(
     roles: Sequence[str],
     client_id: UUID | None,
     given: Mapping[str, object],
-) -> Shown:
+) -> InvitationRecord:
     client_condition = Q(is_default=True) if client_id is None else Q(pk=client_id, active=True)
     client = first_or(Client.objects.filter(client_condition, tenant_id=tenant_id), UnknownClient)
     with in_tenant(tenant_id) as tenant:
@@ -180,7 +180,7 @@ def list_invitations(
         return merged_page(sources, tenant_id, page, limit)
 
 
-def resend_invitation(*, by: Principal, tenant_id: UUID | None, invitation_id: UUID) -> Shown:
+def resend_invitation(*, by: Principal, tenant_id: UUID | None, invitation_id: UUID) -> InvitationRecord:
     """Send the mail again, with a new token and seven new days; the previous token becomes invalid.
 
     This renews expired invitations too, so the caller must be allowed to create the invitation, and becomes the inviter.
@@ -205,7 +205,7 @@ def resend_invitation(*, by: Principal, tenant_id: UUID | None, invitation_id: U
         return with_role_names(row, tenant)
 
 
-def cancel_invitation(*, by: Principal, tenant_id: UUID | None, invitation_id: UUID) -> Shown:
+def cancel_invitation(*, by: Principal, tenant_id: UUID | None, invitation_id: UUID) -> InvitationRecord:
     """Invalidate an invitation and its token.
 
     Raises UnknownInvitation, InvitationClosed, NotAllowed (an admin's invitation, without `admins:write`).

@@ -22,7 +22,7 @@ Invited = TypeVar("Invited", bound=Invitation)
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class InvitationRecord:
     """An invitation as responses show it: with role names and current status."""
 
     row: Row
@@ -74,7 +74,7 @@ def merged_page(sources: "Mapping[str, QuerySet[Row]]", tenant_id: UUID, page: i
     )
 
 
-def with_role_names(row: Row, tenant: lookup.TenantContext | None) -> Shown:
+def with_role_names(row: Row, tenant: lookup.TenantContext | None) -> InvitationRecord:
     """Return one invitation with role names; for an end user's, the tenant must be entered."""
     roles = row.roles if row.kind == ADMIN else _role_names([row])[row.pk]
     return shown(row, tenant.tenant_id if tenant else None, roles)
@@ -91,9 +91,9 @@ def _role_names(rows: Sequence[Row]) -> dict[UUID, list[str]]:
     return {row.pk: [names[role_id] for role_id in row.roles if role_id in names] for row in rows}
 
 
-def shown(row: Row, tenant_id: UUID | None, roles: Sequence[str]) -> Shown:
+def shown(row: Row, tenant_id: UUID | None, roles: Sequence[str]) -> InvitationRecord:
     """Return an invitation with the given role names."""
-    return Shown(row, tenant_id, sorted(roles), row.status(now()))
+    return InvitationRecord(row, tenant_id, sorted(roles), row.status(now()))
 
 
 def record(realm: Realm, action: str, row: Row, tenant_id: UUID | None, **details: object) -> None:

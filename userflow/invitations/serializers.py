@@ -6,13 +6,13 @@ from identity_platform.api.pagination import PaginationOut
 from userflow.accounts.models import LONGEST_EXTERNAL_ID
 from userflow.accounts.principals import OPERATOR
 from userflow.invitations.models import ACCEPTED, ADMIN, CANCELLED, END_USER, EXPIRED, PENDING
-from userflow.invitations.queries import Shown
+from userflow.invitations.queries import InvitationRecord
 from userflow.named_tenant import TenantPageQuery
 
 KINDS = [ADMIN, END_USER]
 
 
-def record(shown: Shown, *, to_operator: bool) -> dict[str, object]:
+def record(shown: InvitationRecord, *, to_operator: bool) -> dict[str, object]:
     """Return an invitation as responses show it, without its token. Only operators see the id of an operator."""
     row = shown.row
     is_hidden = row.invited_by_kind == OPERATOR and not to_operator

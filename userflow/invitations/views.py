@@ -3,7 +3,8 @@ from uuid import UUID
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from identity_platform.api.views import ApiViewSet, endpoint
+from identity_platform.api.responses import NO_STORE
+from identity_platform.api.views import endpoint
 from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
 from userflow.accounts.models import AdminUser
 from userflow.accounts.principals import OPERATOR
@@ -25,11 +26,12 @@ from userflow.errors import (
 )
 from userflow.invitations import actions, serializers
 from userflow.invitations.acceptance import accept_invitation
-from userflow.invitations.queries import Shown
-from userflow.named_tenant import InTenantViewSet, NamedTenant
+from userflow.invitations.queries import InvitationRecord
+from userflow.named_tenant import InTenantViewSet, TenantParameter
 from userflow.sessions.assurance import Action
-from userflow.sessions.permissions import Anyone, principal_at, tenant_or_platform_at
-from userflow.signin.views import NO_STORE, TICKET_MEANS, ticket_header
+from userflow.sessions.permissions import principal_at, tenant_or_platform_at
+from userflow.sessions.view_sets import PublicViewSet
+from userflow.signin.views import TICKET_MEANS, ticket_header
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy]
 INVITING = [
@@ -50,7 +52,7 @@ class InvitationViewSet(InTenantViewSet):
     def tenant(self, tenant_id: UUID | None) -> UUID | None:
         return tenant_or_platform_at(self.request, tenant_id)
 
-    def record(self, shown: Shown) -> dict[str, object]:
+    def record(self, shown: InvitationRecord) -> dict[str, object]:
         return serializers.record(shown, to_operator=principal_at(self.request).kind == OPERATOR)
 
     @endpoint(
@@ -84,7 +86,7 @@ class InvitationViewSet(InTenantViewSet):
 
     @endpoint(
         id="resendInvitation",
-        query=NamedTenant,
+        query=TenantParameter,
         returns={200: serializers.InvitationOut},
         errors=[UnknownInvitation, InvitationClosed, *INVITING, *TENANCY],
         assurance=Action.GRANT_ROLES,
@@ -98,7 +100,7 @@ class InvitationViewSet(InTenantViewSet):
 
     @endpoint(
         id="cancelInvitation",
-        query=NamedTenant,
+        query=TenantParameter,
         returns={200: serializers.InvitationOut},
         errors=[UnknownInvitation, InvitationClosed, *TENANCY],
     )
@@ -110,10 +112,7 @@ class InvitationViewSet(InTenantViewSet):
         return Response(self.record(actions.cancel_invitation(by=principal_at(request), **self.arguments())))
 
 
-class AcceptanceViewSet(ApiViewSet):
-    permission_classes = [Anyone]
-    authentication_classes = []
-
+class AcceptanceViewSet(PublicViewSet):
     @endpoint(
         serializers.AcceptInvitationIn,
         id="acceptInvitation",

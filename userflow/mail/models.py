@@ -49,9 +49,6 @@ class QueuedMail(models.Model):
             models.Index(fields=["settled_at"], name="%(class)s_settled"),
         ]
 
-    def __str__(self) -> str:
-        return f"{self.template} {self.pk}"
-
     @classmethod
     def expired(cls, moment: datetime) -> models.Q:
         """Return the condition of mails given up long ago, or without any process that would have given them up."""

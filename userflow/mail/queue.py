@@ -36,7 +36,7 @@ _MOMENT: Final = "$datetime"
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class MailContent:
     """What a queued mail says, and for whom it is sent."""
 
     to: str
@@ -55,7 +55,7 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True)
-class TakenMail:
+class LeasedMail:
     """A mail that this process has taken, until `LEASE` is over."""
 
     id: int
@@ -64,7 +64,7 @@ class TakenMail:
     attempts: int
     refusals: int
     expires_at: datetime
-    content: Content
+    content: MailContent
 
 
 def queue_mail(
@@ -91,7 +91,7 @@ def queue_mail(
     of_tenant = after == TENANT_ALIAS
     # Counted per tenant: a user of another tenant with the same address must not use up the limit.
     counted_for = current_tenant().tenant_id if of_tenant else tenant_id or "platform"
-    content = Content(
+    content = MailContent(
         to=to,
         facts=facts,
         origin=current_origin(),
@@ -109,12 +109,12 @@ def queue_request(kind: str, *, address: str, values: Mapping[str, object], afte
     For callers who must not learn it from the time of the response: the row is written in any case.
     `userflow.mail_delivery.requests` has the kinds.
     """
-    content = Content(to=address, facts=values, origin=current_origin())
+    content = MailContent(to=address, facts=values, origin=current_origin())
     _write(after, kind, content, is_request=True)
 
 
 def _write(
-    alias: str, template: str, content: Content, *, is_request: bool = False, expires_at: datetime | None = None
+    alias: str, template: str, content: MailContent, *, is_request: bool = False, expires_at: datetime | None = None
 ) -> None:
     longest = now() + timedelta(seconds=settings.MAIL_RETRY_SECONDS)
     address = email_key(content.to)
@@ -142,7 +142,7 @@ def queue_of(alias: str) -> type[QueuedMail]:
     return TenantMail if alias == TENANT_ALIAS else PlatformMail
 
 
-def take_next(alias: str) -> TakenMail | None:
+def take_next(alias: str) -> LeasedMail | None:
     """Take the next mail that is due, None without one. Call it with the tenant entered, outside a transaction.
 
     A mail is not due while an earlier one to the same address waits. One that cannot be opened is given up. Raises
@@ -155,7 +155,7 @@ def take_next(alias: str) -> TakenMail | None:
             log.error("mail_sealed", template=row.template, alias=alias, mail_id=row.pk, cause=type(problem).__name__)
             _give_up(_taken(alias, row.pk, row.attempts), "sealed")
         else:
-            return TakenMail(
+            return LeasedMail(
                 row.pk, row.template, row.is_request, row.attempts, row.refusals, row.expires_at, _decoded(stored)
             )
     return None
@@ -181,19 +181,19 @@ def seconds_to_next(alias: str) -> float | None:
     return None if moment is None else max(0.0, (moment - now()).total_seconds())
 
 
-def remove(alias: str, mail: TakenMail) -> None:
+def remove(alias: str, mail: LeasedMail) -> None:
     """Remove a mail that is sent, or is not to be sent."""
     _taken(alias, mail.id, mail.attempts).delete()
 
 
-def put_back(alias: str, mail: TakenMail, *, seconds: float, error: str, refused: bool = False) -> None:
+def put_back(alias: str, mail: LeasedMail, *, seconds: float, error: str, refused: bool = False) -> None:
     """Let a mail be tried again after some seconds; `refused`: the mail server has answered that it does not take it."""
     _taken(alias, mail.id, mail.attempts).update(
         next_attempt_at=now() + timedelta(seconds=seconds), last_error=error[:64], refusals=mail.refusals + refused
     )
 
 
-def give_up(alias: str, mail: TakenMail, *, error: str) -> None:
+def give_up(alias: str, mail: LeasedMail, *, error: str) -> None:
     """Keep a mail that is not sent any more, without its content: the next one to its address may follow."""
     _give_up(_taken(alias, mail.id, mail.attempts), error)
 
@@ -217,21 +217,21 @@ def _context(alias: str, address: str) -> SealContext:
     return SealContext(tenant=owner, table=queue_of(alias)._meta.db_table, column="content", row=address)
 
 
-def _encoded(content: Content) -> bytes:
+def _encoded(content: MailContent) -> bytes:
     def encode(value: object) -> object:
         return {_MOMENT: value.isoformat()} if isinstance(value, datetime) else str(value)
 
     return json.dumps(asdict(content), default=encode).encode()
 
 
-def _decoded(stored: bytes) -> Content:
+def _decoded(stored: bytes) -> MailContent:
     def decode(value: dict[str, object]) -> object:
         return datetime.fromisoformat(str(value[_MOMENT])) if value.keys() == {_MOMENT} else value
 
     values = json.loads(stored, object_hook=decode)
     origin = values.pop("origin")
     ids = {name: UUID(origin[name]) for name in _IDS if origin[name]}
-    return Content(**values, origin=Origin(**{**origin, **ids}))
+    return MailContent(**values, origin=Origin(**{**origin, **ids}))
 
 
 _IDS: Final = ("tenant_id", "client_id", "actor_tenant_id", "address_named_by")

@@ -2,6 +2,7 @@
 
 import contextvars
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
@@ -31,7 +32,7 @@ class MailDeliverer:
         try:
             while not self._ending():
                 if operating_modes.is_background_paused():
-                    _rest(IDLE_SECONDS)
+                    time.sleep(IDLE_SECONDS)
                     continue
                 members = list(self._due())
                 if idle >= SWEEP_SECONDS:
@@ -40,7 +41,7 @@ class MailDeliverer:
                 for name in dict.fromkeys(members):
                     self._start(name)
                 if not members:
-                    _rest(IDLE_SECONDS)
+                    time.sleep(IDLE_SECONDS)
                     idle += IDLE_SECONDS
         finally:
             self._pool.shutdown(wait=True)
@@ -66,7 +67,3 @@ class MailDeliverer:
             serve(None if name == member(None) else UUID(name))
         finally:
             self._places.release()
-
-
-def _rest(seconds: float) -> None:
-    threading.Event().wait(seconds)

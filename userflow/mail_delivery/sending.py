@@ -29,7 +29,7 @@ from tenants.states import Purpose
 from userflow.branding.reading import find_branding
 from userflow.mail import queue
 from userflow.mail.budgets import is_within_budget
-from userflow.mail.queue import GLOBAL_ALIAS, TakenMail
+from userflow.mail.queue import GLOBAL_ALIAS, LeasedMail
 from userflow.mail.rendering import render
 from userflow.mail_delivery.requests import REQUESTS
 
@@ -107,7 +107,7 @@ def _entered(tenant_id: UUID | None) -> AbstractContextManager[object]:
     return nullcontext() if tenant_id is None else in_tenant(tenant_id, Purpose.SIGN_OUT)
 
 
-def _prepared(alias: str, tenant_id: UUID | None, mail: TakenMail) -> EmailMultiAlternatives | None:
+def _prepared(alias: str, tenant_id: UUID | None, mail: LeasedMail) -> EmailMultiAlternatives | None:
     """Return the message of a mail. None if there is none to send: the row is settled then."""
     if mail.expires_at <= now():
         queue.give_up(alias, mail, error="expired")
@@ -133,7 +133,7 @@ def _prepared(alias: str, tenant_id: UUID | None, mail: TakenMail) -> EmailMulti
         return None
 
 
-def _may_be_sent(mail: TakenMail) -> bool:
+def _may_be_sent(mail: LeasedMail) -> bool:
     content = mail.content
     # First what one caller may use up: mails that it holds back must not count against those of others.
     if not is_within_budget(mail.template, to=content.to, reserved=content.reserved):
@@ -145,12 +145,12 @@ def _may_be_sent(mail: TakenMail) -> bool:
     return not ratelimit.count(group="mail", key=key, limit=most, period=seconds).limited
 
 
-def _send(alias: str, tenant_id: UUID | None, mail: TakenMail, message: EmailMultiAlternatives) -> None:
+def _send(alias: str, tenant_id: UUID | None, mail: LeasedMail, message: EmailMultiAlternatives) -> None:
     """Hand the message to the mail server and record the outcome."""
     try:
         message.send()
     except OSError as problem:  # smtplib's errors are OSErrors
-        error, refused = _named(problem), _concerns_this_mail(problem)
+        error, refused = _error_code(problem), _concerns_this_mail(problem)
         if refused:
             PAUSE.end()
         seconds = _retry_seconds(mail) if refused else PAUSE.begin()
@@ -170,7 +170,7 @@ def _send(alias: str, tenant_id: UUID | None, mail: TakenMail, message: EmailMul
 
 
 def _note(
-    outcome: str, tenant_id: UUID | None, mail: TakenMail, *, error: str = "", again: float | None = None
+    outcome: str, tenant_id: UUID | None, mail: LeasedMail, *, error: str = "", again: float | None = None
 ) -> None:
     OUTCOMES.labels(outcome).inc()
     facts = {
@@ -187,7 +187,7 @@ def _note(
         log.warning("mail_not_sent", **facts, outcome=outcome, error=error, again_in_seconds=again and round(again))
 
 
-def _retry_seconds(mail: TakenMail) -> float:
+def _retry_seconds(mail: LeasedMail) -> float:
     return min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 3.0 ** min(mail.refusals, 10))
 
 
@@ -208,6 +208,6 @@ def _is_permanent(problem: OSError) -> bool:
     return bool(codes) and all(code >= _PERMANENT for code in codes)
 
 
-def _named(problem: OSError) -> str:
+def _error_code(problem: OSError) -> str:
     codes = _codes(problem)
     return f"{type(problem).__name__} {max(codes)}" if codes else type(problem).__name__

@@ -7,7 +7,6 @@ from typing import NamedTuple
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Q
 from django.utils.timezone import now
 
 from identity_platform.api import ratelimit
@@ -23,10 +22,11 @@ from tenants.entering.target import TENANT_ALIAS
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow.accounts.admin_names import admins_named
-from userflow.accounts.models import LOCAL, Account, AdminUser, Client, EndUser
+from userflow.accounts.models import Account, AdminUser, Client, EndUser
 from userflow.accounts.principals import CLIENT, Principal
 from userflow.accounts.rank import must_outrank
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
+from userflow.accounts.sources import MAY_RESET_PASSWORD, is_foreign
 from userflow.credentials import attempts, passwords, pending_registrations, tickets
 from userflow.credentials import email_verification as proofs
 from userflow.credentials.models import PendingRegistration
@@ -54,8 +54,6 @@ from userflow.signin.proofs import check_proof, wrong_password
 
 MOST_OF_ONE_ADDRESS = 5
 MINUTES = int(tickets.LIFETIME[tickets.PASSWORD_RESET].total_seconds() // 60)
-# End users who may get a link. A provider other than local is trusted only with a verified address; registrants can choose it.
-RESETTABLE = Q(provider=LOCAL) | Q(email_verified_at=None)
 
 
 def change_password(*, principal: Principal, proof: Mapping[str, object], new_password: str) -> int:
@@ -71,7 +69,7 @@ def change_password(*, principal: Principal, proof: Mapping[str, object], new_pa
     with realm.entered(tenant_id) as entered:
         tenant = entered or (lookup.find(tenant_id) if tenant_id else None)
         user = realm.users._default_manager.filter(pk=principal.id, active=True).first()
-        if user is None or not user.password or (isinstance(user, EndUser) and user.provider != LOCAL):
+        if user is None or not user.password or is_foreign(user):
             raise NoPasswordHere
         # Before the proof, which may use up a one-time code.
         _check(user, new_password, tenant, member="new_password")
@@ -164,7 +162,7 @@ def mail_reset_to_end_user(key: str, values: Mapping[str, object]) -> None:
     tenant = current_tenant()
     if not tenant.allows(Purpose.WRITE):
         return
-    user = EndUser.objects.filter(RESETTABLE, email_key=key, active=True).first()
+    user = EndUser.objects.filter(MAY_RESET_PASSWORD, email_key=key, active=True).first()
     if user is not None:
         _send_link(END_USERS, user, tenant)
     elif not EndUser.objects.filter(email_key=key).exists():
@@ -219,7 +217,7 @@ def send_password_reset(*, tenant_id: UUID, user_id: UUID, by: Principal) -> End
         must_outrank(by, user)
         if not user.active:
             raise UserDeactivated
-        if not EndUser.objects.filter(RESETTABLE, pk=user_id).exists():
+        if not EndUser.objects.filter(MAY_RESET_PASSWORD, pk=user_id).exists():
             raise NoPasswordHere
         limit_mails("reset_by_admin", f"{tenant_id} {user_id}", "Too many mails for this user.", limits="forgot")
         _mail_link(END_USERS, user, tenant, _issue_link(END_USERS, user, tenant), reserved=True)
@@ -395,7 +393,7 @@ def _set(
         proofs.give_up_changes([user.pk])
         publish(f"end_user.{reason}", {"user_id": user.pk, "sessions_ended": ended})
     facts = {**_facts(tenant), "at": now(), "address": current_origin().address}
-    realm.tell(user, "password_changed", facts)
+    realm.notify(user, "password_changed", facts)
     return ended
 
 

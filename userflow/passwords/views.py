@@ -8,7 +8,8 @@ from userflow.accounts.serializers import AdminEmailIn
 from userflow.errors import PROOF_ERRORS, HashersBusy, ResetTokenInvalid, TooManyFromAddress, WeakPassword
 from userflow.passwords import actions, serializers
 from userflow.sessions.assurance import Action
-from userflow.sessions.permissions import Anyone, SignedIn, principal_at
+from userflow.sessions.permissions import SignedIn, principal_at
+from userflow.sessions.view_sets import PublicViewSet
 from userflow.signin.proof_fields import proof_in
 from userflow.signin.serializers import EndedSessionsOut
 
@@ -38,10 +39,7 @@ class PasswordViewSet(ApiViewSet):
         return Response({"message": "The password is changed.", "sessions_ended": ended})
 
 
-class ResetViewSet(ApiViewSet):
-    permission_classes = [Anyone]
-    authentication_classes = []
-
+class ResetViewSet(PublicViewSet):
     @endpoint(
         AdminEmailIn,
         id="requestAdminPasswordReset",

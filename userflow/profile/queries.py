@@ -3,7 +3,8 @@
 from uuid import UUID
 
 import orjson
-from django.db import connections
+
+from identity_platform.postgresql.statements import fetch_row
 
 _COLUMNS = ("id", "email", "name", "active", "provider", "client_id", "created_at", "updated_at", "last_login")
 _PROFILE = (
@@ -14,9 +15,7 @@ _PROFILE = (
 
 def end_user_profile(user_id: UUID) -> dict[str, object] | None:
     """Return the record of an end user of the entered tenant, or None."""
-    with connections["tenant"].cursor() as cursor:
-        cursor.execute(_PROFILE, [user_id])
-        row = cursor.fetchone()
+    row = fetch_row("tenant", _PROFILE, [user_id])
     if row is None:
         return None
     *record, language, external_id, metadata, app_metadata = row

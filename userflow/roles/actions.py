@@ -56,7 +56,7 @@ def list_roles(*, tenant_id: UUID, page: int, limit: int, name: str | None = Non
 def find_role(*, tenant_id: UUID, role_id: UUID) -> Role:
     """Return one role. Raises UnknownRoleId."""
     with in_tenant(tenant_id, Purpose.READ):
-        return _found(role_id)
+        return _find_role(role_id)
 
 
 def create_role(
@@ -82,7 +82,7 @@ def update_role(
     renaming).
     """
     with in_tenant(tenant_id), unique_or(RoleNameTaken), tenant_atomic():
-        role = _found(role_id, lock=True)
+        role = _find_role(role_id, lock=True)
         check()
         if changes.get("name", role.name) != role.name:
             if role.built_in:
@@ -112,7 +112,7 @@ def update_role(
 def delete_role(*, tenant_id: UUID, by: Principal, role_id: UUID) -> None:
     """Delete a role with all its bindings. Raises UnknownRoleId, BuiltInRole, GrantsMoreThanHeld."""
     with in_tenant(tenant_id), tenant_atomic():
-        role = _found(role_id, lock=True)
+        role = _find_role(role_id, lock=True)
         if role.built_in:
             raise BuiltInRole
         require_revocable(by, role.permissions)
@@ -126,7 +126,7 @@ def delete_role(*, tenant_id: UUID, by: Principal, role_id: UUID) -> None:
 def list_bindings(*, tenant_id: UUID, role_id: UUID, page: int, limit: int, cursor: str | None = None) -> Page:
     """Return one page of the users bound to the role, newest first. Raises UnknownRoleId, CursorInvalid."""
     with in_tenant(tenant_id, Purpose.READ):
-        _found(role_id)
+        _find_role(role_id)
         members = RoleBinding.objects.filter(role_id=role_id)
         return page_of_members(members, holder=role_id, page=page, limit=limit, cursor=cursor)
 
@@ -139,7 +139,7 @@ def bind_users(*, tenant_id: UUID, by: Principal, role_id: UUID, user_ids: Colle
     require_assurance(Action.GRANT_ROLES, by)
     with in_tenant(tenant_id), tenant_atomic():
         # The lock prevents a change of its permissions between this check and the binding.
-        role = _found(role_id, lock=True)
+        role = _find_role(role_id, lock=True)
         require_grantable(by, role.permissions)
         return change_members(role, user_ids, add=True, audit="role.bound", event="role.assigned")
 
@@ -150,11 +150,11 @@ def unbind_users(*, tenant_id: UUID, by: Principal, role_id: UUID, user_ids: Col
     Raises UnknownRoleId, UnknownUsers, GrantsMoreThanHeld (the role holds more than the caller).
     """
     with in_tenant(tenant_id), tenant_atomic():
-        role = _found(role_id, lock=True)
+        role = _find_role(role_id, lock=True)
         require_revocable(by, role.permissions)
         return change_members(role, user_ids, add=False, audit="role.unbound", event="role.revoked")
 
 
-def _found(role_id: UUID, *, lock: bool = False) -> Role:
+def _find_role(role_id: UUID, *, lock: bool = False) -> Role:
     roles = Role.objects.select_for_update(no_key=True) if lock else Role.objects.all()
     return first_or(roles.filter(pk=role_id), UnknownRoleId)

@@ -6,7 +6,7 @@ from identity_platform.api.fields import Identifier, Items, Text, fields_of
 from identity_platform.api.pagination import CursorField, NextCursorOut, PaginationOut
 from userflow.accounts.lookups import MOST_AT_ONCE
 from userflow.accounts.models import Role
-from userflow.named_tenant import NamedTenant, TenantPageQuery
+from userflow.named_tenant import TenantPageQuery, TenantParameter
 
 _PERMISSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}:[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 MOST_PERMISSIONS = 200
@@ -53,7 +53,7 @@ class RoleListOut(PaginationOut):
     roles = RoleOut(many=True, help_text="Roles of the page, newest first.")
 
 
-class RoleChanges(NamedTenant):
+class RoleChanges(TenantParameter):
     name = Text(max_length=63, trim=True, required=False, help_text="Unique in the tenant.")
     description = Text(max_length=1000, required=False, allow_blank=True)
     permissions = Items(
@@ -68,7 +68,7 @@ class RoleIn(RoleChanges):
     name = Text(max_length=63, trim=True, help_text="Unique in the tenant.")
 
 
-class UserIdsIn(NamedTenant):
+class UserIdsIn(TenantParameter):
     user_ids = Items(
         Identifier(), most=MOST_AT_ONCE, allow_empty=False, help_text="Ids of the users. All are changed, or none."
     )

@@ -12,7 +12,7 @@ from userflow.errors import (
     UnknownRoleId,
     UnknownUsers,
 )
-from userflow.named_tenant import TENANCY, InTenantViewSet, NamedTenant
+from userflow.named_tenant import TENANCY, InTenantViewSet, TenantParameter
 from userflow.roles import actions, serializers
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import principal_at
@@ -47,7 +47,7 @@ class RoleViewSet(InTenantViewSet):
         role = actions.create_role(by=principal_at(request), **self.arguments())
         return Response(serializers.record(role), status=201)
 
-    @endpoint(id="getRole", query=NamedTenant, returns={200: serializers.RoleOut}, errors=[UnknownRoleId, *TENANCY])
+    @endpoint(id="getRole", query=TenantParameter, returns={200: serializers.RoleOut}, errors=[UnknownRoleId, *TENANCY])
     def retrieve(self, request: Request, role_id: str) -> Response:
         """Get a role."""
         return Response(serializers.record(actions.find_role(**self.arguments())))
@@ -69,7 +69,7 @@ class RoleViewSet(InTenantViewSet):
 
     @endpoint(
         id="deleteRole",
-        query=NamedTenant,
+        query=TenantParameter,
         returns={200: DeletedRecordOut},
         errors=[UnknownRoleId, BuiltInRole, GrantsMoreThanHeld, *TENANCY],
     )

@@ -14,8 +14,9 @@ from django.db import connection
 
 from identity_platform.audit.origin import set_tenant
 from identity_platform.audit.writer import record_for_platform
-from identity_platform.crypto import hash_token, same
+from identity_platform.crypto import constant_time_equal, hash_token
 from identity_platform.postgresql.forbidden_writes import may_write
+from identity_platform.postgresql.statements import execute, fetch_row
 from tenants.entering import lookup
 from tenants.states import Purpose
 from userflow.accounts.client_fields import CONFIDENTIAL, PUBLIC
@@ -217,9 +218,7 @@ KnownClient = NewType("KnownClient", StoredClient)
 
 def find_client(client_id: UUID) -> StoredClient | None:
     """Return the client, or None if it does not exist."""
-    with connection.cursor() as cursor:
-        cursor.execute(STORED_CLIENT, [client_id])
-        row = cursor.fetchone()
+    row = fetch_row("default", STORED_CLIENT, [client_id])
     if row is None:
         return None
     tenant = lookup.from_row(row[: lookup.WIDTH])
@@ -259,8 +258,7 @@ def note_use(client_id: UUID) -> None:
     """
     if not may_write(connection.alias):
         return
-    with connection.cursor() as cursor:
-        cursor.execute(_NOTE_USE, [client_id])
+    execute("default", _NOTE_USE, [client_id])
 
 
 def is_authenticated(secret: str | None, type_: str, *digests: bytes | memoryview | None) -> bool:
@@ -271,7 +269,7 @@ def is_authenticated(secret: str | None, type_: str, *digests: bytes | memoryvie
     if type_ != CONFIDENTIAL:
         return secret is None
     secret_digest = hash_token(secret or "")
-    return any(same(secret_digest, bytes(digest)) for digest in digests if digest is not None)
+    return any(constant_time_equal(secret_digest, bytes(digest)) for digest in digests if digest is not None)
 
 
 def reject_sign_in(tenant_id: UUID, client_id: UUID) -> NoReturn:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from identity_platform.api.json_documents import JsonDocument
 from userflow.sessions.key_pairs import PrivateKey, PublicKey
 from userflow.sessions.models import Jwk
 
@@ -30,6 +31,8 @@ class KeySet:
     signers: dict[str, Signer]
     verifiers: dict[str, Verifier]
     jwks: list[Jwk]
+    # The same as verifiers read it (RFC 7517 section 5).
+    document: JsonDocument
     # When the next key of an algorithm begins to sign.
     starts: dict[str, datetime]
     # Algorithms of the owner without a key that signs or will sign.

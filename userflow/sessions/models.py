@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from django.db import models
 
-from identity_platform.restoring import AfterRestore, Journaled, Match, Revocation
+from identity_platform.restoring import AfterRestore, Journaled, RestoredRow, Revocation
 from tenants.models import TenantModel
 from userflow.accounts.session_models import Expiring
 
@@ -31,9 +31,6 @@ class SigningKeyBase(Expiring):
     class Meta:
         abstract = True
 
-    def __str__(self) -> str:
-        return self.kid
-
     @property
     def algorithm(self) -> str:
         """The only algorithm that this key signs with."""
@@ -58,7 +55,7 @@ class TenantSigningKey(SigningKeyBase, TenantModel):
         indexes = [models.Index(fields=["verifies_until"], name="tenant_signing_key_verifies")]
 
     @classmethod
-    def retire_again(cls, matches: Sequence[Match]) -> None:
+    def retire_again(cls, matches: Sequence[RestoredRow]) -> None:
         """Retire keys of a restored database that were rotated out or withdrawn since its backup."""
         for match in matches:
             cls._base_manager.filter(pk=match.pk).update(verifies_until=match.ends_at)
@@ -72,6 +69,3 @@ class RevokedToken(Expiring):
 
     class Meta:
         indexes = [models.Index(fields=["expires_at"], name="revoked_token_expiry")]
-
-    def __str__(self) -> str:
-        return self.jti

@@ -98,7 +98,7 @@ def reject_foreign_tenant(principal: Principal, request: Request, view: object) 
         return
     # Decoded names: `tenant%5Fid` is the same parameter.
     named_tenant_ids: list[object] = (
-        [*request.query_params.getlist("tenant_id")] if request.META["QUERY_STRING"] else []
+        [*request.query_params.getlist("tenant_id")] if request.META.get("QUERY_STRING") else []
     )
     contract = getattr(getattr(view, getattr(view, "action", None) or "", None), "contract", None)
     counts = getattr(view, "tenant_of_body_counts", True)

@@ -8,12 +8,13 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from django.db import connections, models
+from django.db import models
 
 from identity_platform.audit.origin import current_origin
 from identity_platform.audit.writer import count_events
 from identity_platform.crypto import hash_token
 from identity_platform.postgresql.model_columns import ModelColumns
+from identity_platform.postgresql.statements import execute, fetch_row
 from identity_platform.postgresql.values import SqlValue
 from tenants.entering import lookup
 from userflow.accounts.models import EndUser
@@ -58,12 +59,12 @@ WITH owner AS (
     %(refresh_successor_sealed)s::bytea, new_session.id FROM new_session
   WHERE %(refresh_digest)s::bytea IS NOT NULL
 ), cleared_attempts AS (
-  DELETE FROM userflow_{realm}attempts a USING owner
+  UPDATE userflow_{realm}attempts a SET failures = 0, locked_until = NULL FROM owner
   WHERE a.subject = owner.id::text AND a.factor = %(factor)s AND a.caller = %(caller)s
 ), audit_event AS (
   INSERT INTO {events} (action, outcome, actor_kind, actor_id, target_kind, target_id, address, request_id, details{tenant})
   SELECT 'signin.succeeded', 'success', %(actor_kind)s::text, %(actor_id)s::text, 'user', owner.id::text,
-    %(origin_address)s::text, %(request_id)s::text, jsonb_build_object('amr', %(session_amr)s::jsonb){tenant_value}
+    %(address)s::text, %(request_id)s::text, jsonb_build_object('amr', %(session_amr)s::jsonb){tenant_value}
   FROM owner
 )
 SELECT {rights} FROM owner
@@ -114,7 +115,7 @@ WITH opener AS (
 ), audit_event AS (
   INSERT INTO audit_tenantevent (action, outcome, actor_kind, actor_id, target_kind, target_id, address, request_id, details)
   SELECT 'application.signed_in', 'success', 'end_user', opener.user_id::text, 'session', child.id::text,
-    %(origin_address)s::text, %(request_id)s::text,
+    %(address)s::text, %(request_id)s::text,
     jsonb_build_object('client_id', %(session_client_id)s::text, 'scopes', %(session_scopes)s::jsonb) FROM opener, child
 )
 SELECT {_RIGHTS.format("opener.user_id")} FROM opener
@@ -257,7 +258,6 @@ def open_session(
     Return the user's rights. Return None, with nothing written, if the user is inactive, has another password hash by now,
     or with `password_only` has a factor.
     """
-    origin = current_origin()
     values: dict[str, SqlValue] = {
         **column_values(session, "session"),
         **column_values(token, "refresh"),
@@ -266,14 +266,9 @@ def open_session(
         "password_only": password_only,
         "factor": cleared.factor if cleared else None,
         "caller": cleared.caller if cleared else None,
-        "actor_kind": origin.actor_kind,
-        "actor_id": origin.actor_id,
-        "origin_address": origin.address,
-        "request_id": origin.request_id,
+        **current_origin().audit_columns(),
     }
-    with connections[realm.alias].cursor() as cursor:
-        cursor.execute(_OPEN_END_USER_SESSION if realm is END_USERS else _OPEN_ADMIN_SESSION, values)
-        row = cursor.fetchone()
+    row = fetch_row(realm.alias, _OPEN_END_USER_SESSION if realm is END_USERS else _OPEN_ADMIN_SESSION, values)
     if row is None:
         return None
     count_events(realm.alias, "signin.succeeded")
@@ -285,17 +280,13 @@ def open_application_session(session: EndUserSession, refresh_token: str | None,
 
     Return the user's rights. Return None, with nothing written, if the opener is no active session of a browser.
     """
-    origin = current_origin()
     values: dict[str, SqlValue] = {
         **column_values(session, "session"),
         "opener_id": opener_id,
         "digest": hash_token(refresh_token) if refresh_token else None,
-        "origin_address": origin.address,
-        "request_id": origin.request_id,
+        **current_origin().audit_columns(),
     }
-    with connections["tenant"].cursor() as cursor:
-        cursor.execute(_OPEN_APPLICATION_SESSION, values)
-        row = cursor.fetchone()
+    row = fetch_row("tenant", _OPEN_APPLICATION_SESSION, values)
     if row is None:
         return None
     count_events("tenant", "application.signed_in")
@@ -304,17 +295,13 @@ def open_application_session(session: EndUserSession, refresh_token: str | None,
 
 def find_browser_session(digest: bytes, moment: datetime) -> EndUserSession | None:
     """Return the session of the browser whose cookie has this digest, with its user, if both are active at that moment."""
-    with connections["tenant"].cursor() as cursor:
-        cursor.execute(_BROWSER_SESSION, [digest, moment])
-        row = cursor.fetchone()
+    row = fetch_row("tenant", _BROWSER_SESSION, [digest, moment])
     return None if row is None else session_with_user(row)
 
 
 def active_session(session_id: str | None, user_id: str) -> tuple[EndUserSession, tuple[object, ...]] | None:
     """Return the active session of an active user, with its user, and its columns of END_USER_STATE. Call it in the tenant."""
-    with connections["tenant"].cursor() as cursor:
-        cursor.execute(_STATE_AND_SESSION, [session_id, user_id])
-        row = cursor.fetchone()
+    row = fetch_row("tenant", _STATE_AND_SESSION, [session_id, user_id])
     if row is None:
         return None
     width = len(SESSION) + len(USER)
@@ -360,9 +347,7 @@ def _refresh(realm: Realm, statement: str, binding: str | None, **values: SqlVal
         sessions=realm.sessions._meta.db_table,
         changed_key="" if binding is None else ", dpop_jkt = %(dpop_jkt)s",
     )
-    with connections[realm.alias].cursor() as cursor:
-        cursor.execute(text, {**values, "dpop_jkt": binding})
-        return bool(cursor.rowcount)
+    return bool(execute(realm.alias, text, {**values, "dpop_jkt": binding}))
 
 
 def column_values(row: models.Model, prefix: str) -> Mapping[str, SqlValue]:

@@ -8,11 +8,11 @@ from uuid import UUID
 
 import orjson
 from django.conf import settings
-from django.db import connections
 from django.utils.timezone import now
 
 from identity_platform.audit.origin import set_actor
 from identity_platform.crypto import SealContext, hash_token, seal, unseal
+from identity_platform.postgresql.statements import fetch_row
 from tenants.addresses.issuers import issuer_of
 from tenants.entering import lookup
 from tenants.errors import TenantSuspended, UnknownTenant
@@ -179,12 +179,11 @@ class StoredToken(NamedTuple):
 def _stored(presented: PresentedRefreshToken) -> StoredToken:
     """Return the token that is stored under this digest. Raises InvalidToken."""
     of_end_user = presented.realm is END_USERS
-    with connections[presented.realm.alias].cursor() as cursor:
-        cursor.execute(
-            queries.END_USER_REFRESH_TOKEN if of_end_user else queries.ADMIN_REFRESH_TOKEN,
-            {"digest": presented.digest, "tenant_id": presented.tenant_id},
-        )
-        row = cursor.fetchone()
+    row = fetch_row(
+        presented.realm.alias,
+        queries.END_USER_REFRESH_TOKEN if of_end_user else queries.ADMIN_REFRESH_TOKEN,
+        {"digest": presented.digest, "tenant_id": presented.tenant_id},
+    )
     if row is None:
         raise InvalidToken
     if not of_end_user:

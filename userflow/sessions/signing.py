@@ -24,6 +24,7 @@ from django.utils.timezone import now
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from identity_platform.api.errors import Unavailable
+from identity_platform.api.json_documents import JsonDocument
 from identity_platform.crypto import SealBroken, SealContext, seal, unseal
 from identity_platform.postgresql.transactions import advisory_lock
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
@@ -216,19 +217,21 @@ def _read(tenant_id: UUID | None, before: KeySet | None) -> KeySet:
         if signing is not None:
             last = before.signers.get(algorithm) if before else None
             # Parsing an RSA key takes longer than all the rest.
-            signers[algorithm] = last if last and last.kid == signing.kid else _opened(tenant_id, signing)
+            signers[algorithm] = last if last and last.kid == signing.kid else _unsealed_signer(tenant_id, signing)
     current = [key for key in valid if key.verifies_until is None]
+    jwks = [key.public_jwk for key in valid]
     return KeySet(
         signers=signers,
         starts={key.algorithm: key.signs_from for key in reversed(current) if key.signs_from > moment},
         missing=frozenset(_algorithms(tenant_id)) - {key.algorithm for key in current},
         verifiers={key.kid: Verifier(key.algorithm, _public(key.public_jwk)) for key in valid},
-        jwks=[key.public_jwk for key in valid],
+        jwks=jwks,
+        document=JsonDocument.of({"keys": jwks}),
         read_at=time.monotonic(),
     )
 
 
-def _opened(tenant_id: UUID | None, row: SigningKeyBase) -> Signer:
+def _unsealed_signer(tenant_id: UUID | None, row: SigningKeyBase) -> Signer:
     raw = unseal(row.private_sealed, data_key=_realm(tenant_id).data_key(), context=_context(tenant_id, row.kid))
     return Signer(row.kid, cast(PrivateKey, serialization.load_der_private_key(raw, None)))
 

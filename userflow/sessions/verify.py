@@ -12,8 +12,8 @@ from uuid import UUID
 
 import orjson
 from django.conf import settings
-from django.db import connection, connections
 
+from identity_platform.postgresql.statements import fetch_row
 from tenants.addresses.issuers import issuer_of
 from tenants.entering import lookup
 from tenants.entering.context import in_tenant
@@ -74,9 +74,7 @@ def principal_of(
 
 
 def _admin(claims: Claims) -> Principal:
-    with connection.cursor() as cursor:
-        cursor.execute(ADMIN_STATE, [claims.get("sid"), claims["sub"]])
-        row = cursor.fetchone()
+    row = fetch_row("default", ADMIN_STATE, [claims.get("sid"), claims["sub"]])
     if row is None:
         raise SessionInactive
     age, unused, auth_time, amr, acr, username, email, tenant_id, mfa_methods, roles_text = row[lookup.WIDTH :]
@@ -133,11 +131,9 @@ class ClientState(NamedTuple):
 
 
 def _tenant_and_client(claims: Claims) -> tuple[lookup.TenantContext, ClientState]:
-    with connection.cursor() as cursor:
-        # Only a client's own tokens can be revoked one by one; a user's end with the session.
-        jti = claims["jti"] if claims["kind"] == principals.CLIENT else None
-        cursor.execute(TENANT_AND_CLIENT, [jti, claims.get("client_id"), claims.get("tenant_id")])
-        row = cursor.fetchone()
+    # Only a client's own tokens can be revoked one by one; a user's end with the session.
+    jti = claims["jti"] if claims["kind"] == principals.CLIENT else None
+    row = fetch_row("default", TENANT_AND_CLIENT, [jti, claims.get("client_id"), claims.get("tenant_id")])
     if row is None:
         raise SessionInactive
     active, *client = row[lookup.WIDTH :]
@@ -168,9 +164,8 @@ def _end_user(claims: Claims, client: KnownClient | None, columns: Sequence[Any]
     if client is not None and str(tenant.tenant_id) != claims.get("tenant_id"):
         raise SessionInactive
     if columns is None:
-        with in_tenant(tenant.tenant_id, Purpose.READ), connections["tenant"].cursor() as cursor:
-            cursor.execute(END_USER_STATE, [claims.get("sid"), claims["sub"]])
-            columns = cursor.fetchone()
+        with in_tenant(tenant.tenant_id, Purpose.READ):
+            columns = fetch_row("tenant", END_USER_STATE, [claims.get("sid"), claims["sub"]])
     if not columns:
         raise SessionInactive
     return _end_user_of(claims, tenant, limits, columns)

@@ -8,7 +8,7 @@ from rest_framework.response import Response
 
 from identity_platform.api.errors import TooManyRequests
 from identity_platform.api.parsers import StrictFormParser, StrictJSONParser
-from identity_platform.api.views import ApiViewSet, endpoint
+from identity_platform.api.views import endpoint
 from userflow.accounts.principals import Principal
 from userflow.oauth_errors import (
     DpopProofInvalid,
@@ -35,8 +35,8 @@ from userflow.sessions.client_authentication import (
 )
 from userflow.sessions.client_certificates import presented_certificate
 from userflow.sessions.metadata import metadata_of
-from userflow.sessions.permissions import Anyone
 from userflow.sessions.refresh import refresh_session
+from userflow.sessions.view_sets import PublicViewSet
 
 TOKEN_ENDPOINT = "/authmgr/token"
 NO_STORE = {"Cache-Control": "no-store", "Pragma": "no-cache"}  # RFC 6749 section 5.1
@@ -84,9 +84,7 @@ def stated_client(request: Request, body: Mapping[str, object]) -> tuple[str | N
     return name, Credential(BASIC, key) if key else None
 
 
-class TokenViewSet(ApiViewSet):
-    permission_classes = [Anyone]
-    authentication_classes = []
+class TokenViewSet(PublicViewSet):
     parser_classes = [StrictFormParser, StrictJSONParser]
 
     @endpoint(
@@ -188,11 +186,8 @@ class TokenViewSet(ApiViewSet):
         return client
 
 
-class WellKnownViewSet(ApiViewSet):
+class WellKnownViewSet(PublicViewSet):
     """The documents that verifiers and OAuth client libraries look up."""
-
-    permission_classes = [Anyone]
-    authentication_classes = []
 
     @endpoint(id="getJwks", returns={200: serializers.JwksOut}, token="none")
     def jwks(self, request: Request) -> Response:

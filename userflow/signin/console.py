@@ -26,7 +26,6 @@ class PasswordRules:
             raise ValidationError([*error.messages["password"]]) from error
 
     def get_help_text(self) -> str:
-        """Return the help text of forms."""
         return f"At least {passwords.SHORTEST} characters, and none of the common passwords."
 
 

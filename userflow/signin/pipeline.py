@@ -182,6 +182,7 @@ def sign_in(
     if isinstance(user, EndUser):
         # The usual sign-in of an end user: everything is one statement.
         unsaved = _Unsaved.of(realm, completion)
+        assert isinstance(unsaved.session, EndUserSession)  # of the user's realm
         rights, enrollment = queries.complete_login(user, unsaved.session, unsaved.refresh_token, counter=counter)
         return unsaved.handed_to(user, completion, rights, enrollment_ticket=enrollment)
     with realm.atomic():

@@ -1,6 +1,5 @@
 """Fields of a proof in a request body, for every serializer of a request that needs one (`userflow.signin.proofs`)."""
 
-import re
 from collections.abc import Mapping
 from typing import TypeVar, Unpack
 
@@ -10,10 +9,8 @@ from identity_platform.api.errors import MalformedBody
 from identity_platform.api.fields import FieldOptions, Text
 from identity_platform.api.json_field import JsonObject
 from identity_platform.api.parsers import json_object
+from identity_platform.api.typed_text import SIX_DIGITS
 from userflow.signin.proofs import PROOFS
-
-# ASCII only: `\d` matches the digits of other scripts, and `int()` accepts underscores and blanks too.
-_SIX_DIGITS = re.compile(r"[0-9]{6}")
 
 
 class SixDigits(Text):
@@ -22,7 +19,7 @@ class SixDigits(Text):
     default_error_messages = {"invalid": "Send six digits in a string."}
 
     def to_internal_value(self, data: object) -> str:
-        if not isinstance(data, str) or not _SIX_DIGITS.fullmatch(data):
+        if not isinstance(data, str) or not SIX_DIGITS.fullmatch(data):
             self.fail("invalid")
         return data
 

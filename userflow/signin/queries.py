@@ -5,15 +5,15 @@ password earns is written, or nothing. Values of new rows come from unsaved mode
 """
 
 import orjson
-from django.db import connections
 
 from identity_platform.audit.origin import current_origin
 from identity_platform.audit.writer import count_events
 from identity_platform.crypto import hash_token
+from identity_platform.postgresql.statements import fetch_row
 from identity_platform.postgresql.values import SqlValue
 from userflow.accounts.models import EndUser
 from userflow.accounts.realms import END_USERS
-from userflow.accounts.session_models import EndUserRefreshToken, Session
+from userflow.accounts.session_models import EndUserRefreshToken, EndUserSession
 from userflow.credentials import attempts, tickets
 from userflow.credentials.attempts import Counter
 from userflow.errors import WrongCredentials
@@ -23,7 +23,7 @@ from userflow.sessions.queries import Rights, column_values, rights_in
 _COLUMNS = ("id", "email", "email_verified_at", "active", "password", "mfa_methods", "name")
 # Find the user and count the attempt, by the rule of `attempts.count` without its grace for tickets. An unknown address is
 # counted under a digest of the address. A locked counter is not changed: `counted` is then empty.
-_COUNT_PASSWORD_ATTEMPT = """
+_COUNT_PASSWORD_ATTEMPT = f"""
 WITH person AS (
   SELECT u.id, u.email, u.name, u.active, u.password, u.mfa_methods, u.email_verified_at,
     CASE WHEN EXISTS (
@@ -45,25 +45,27 @@ WITH person AS (
       THEN now() + least(%(first_lock)s::interval * power(2, (a.failures + 1) / %(free)s - 1),
         %(longest_lock)s::interval) END
   WHERE a.locked_until IS NULL OR a.locked_until <= now()
-  RETURNING a.failures
+  RETURNING a.failures, {attempts.COMMIT_WITHOUT_WAITING}
 )
 SELECT counted.failures, person.caller, person.id, person.email, person.email_verified_at, person.active,
   person.password, person.mfa_methods, person.name
 FROM (SELECT) AS one LEFT JOIN person ON true LEFT JOIN counted ON true
 """
-# The user first: its row lock makes a change of password at the same moment wait, or be seen here. The window and ticket
-# are for a user without a factor. A sign-in closes the windows of other networks: their opener need not be the user.
+# The user first: its row lock makes a change of password at the same moment wait, or be seen here. The session has the
+# window and ticket of a user without a factor. A sign-in closes the windows of other networks: their opener need not be the
+# user.
 _COMPLETE_LOGIN = """
 WITH owner AS (
   UPDATE userflow_enduser SET last_login = %(session_created_at)s
   WHERE id = %(session_user_id)s AND active AND password = %(password)s AND mfa_methods = '[]' RETURNING id
 ), new_session AS (
   INSERT INTO userflow_endusersession (id, user_id, client_id, amr, acr, auth_time, created_at, last_used_at, expires_at,
-    ended_at, end_reason, address, user_agent, browser_digest)
+    ended_at, end_reason, address, user_agent, browser_digest, enrollment_digest, enrollment_network)
   SELECT %(session_id)s::uuid, owner.id, %(session_client_id)s::uuid, %(session_amr)s::jsonb, %(session_acr)s::text,
     %(session_auth_time)s::timestamptz, %(session_created_at)s::timestamptz, %(session_last_used_at)s::timestamptz,
     %(session_expires_at)s::timestamptz, %(session_ended_at)s::timestamptz, %(session_end_reason)s::text,
-    %(session_address)s::text, %(session_user_agent)s::text, %(session_browser_digest)s::bytea FROM owner
+    %(session_address)s::text, %(session_user_agent)s::text, %(session_browser_digest)s::bytea,
+    %(session_enrollment_digest)s::bytea, %(session_enrollment_network)s::text FROM owner
   RETURNING id
 ), refresh_token AS (
   INSERT INTO userflow_enduserrefreshtoken (digest, issued_at, used_at, successor_sealed, session_id)
@@ -72,20 +74,9 @@ WITH owner AS (
   WHERE %(refresh_digest)s::bytea IS NOT NULL
 ), closed_windows AS (
   DELETE FROM userflow_enduserenrollmentwindow w USING owner
-  WHERE w.user_id = owner.id AND w.network <> %(window_network)s::text
-), new_window AS (
-  INSERT INTO userflow_enduserenrollmentwindow (user_id, network, cause, opened_at, expires_at)
-  SELECT owner.id, %(window_network)s::text, %(window_cause)s::text, %(window_opened_at)s::timestamptz,
-    %(window_expires_at)s::timestamptz FROM owner WHERE %(window_network)s::text <> ''
-), enrollment_ticket AS (
-  INSERT INTO userflow_enduserticket (digest, purpose, user_id, client_id, amr, wrong_codes, session_id, login_digest,
-    spent_on, created_at, expires_at, used_at)
-  SELECT %(ticket_digest)s::bytea, %(ticket_purpose)s::text, owner.id, %(ticket_client_id)s::uuid, %(ticket_amr)s::jsonb,
-    %(ticket_wrong_codes)s::smallint, %(ticket_session_id)s::uuid, %(ticket_login_digest)s::bytea,
-    %(ticket_spent_on)s::jsonb, %(ticket_created_at)s::timestamptz, %(ticket_expires_at)s::timestamptz,
-    %(ticket_used_at)s::timestamptz FROM owner
+  WHERE w.user_id = owner.id AND w.network <> %(session_enrollment_network)s::text
 ), cleared_attempts AS (
-  DELETE FROM userflow_enduserattempts a USING owner
+  UPDATE userflow_enduserattempts a SET failures = 0, locked_until = NULL FROM owner
   WHERE a.subject = owner.id::text AND a.factor = %(factor)s AND a.caller = %(caller)s
 ), audit_event AS (
   INSERT INTO audit_tenantevent (action, outcome, actor_kind, actor_id, target_kind, target_id, address, request_id, details)
@@ -120,9 +111,7 @@ def count_password_attempt(email_key: str) -> tuple[EndUser | None, str]:
         "factor": attempts.PASSWORD,
         **attempts.RULE,
     }
-    with connections["tenant"].cursor() as cursor:
-        cursor.execute(_COUNT_PASSWORD_ATTEMPT, values)
-        failures, caller, *row = cursor.fetchone()
+    failures, caller, *row = fetch_row("tenant", _COUNT_PASSWORD_ATTEMPT, values)
     user_columns = dict(zip(_COLUMNS, row, strict=True))
     caller = caller or attempts.UNKNOWN_NETWORK
     if failures is None:
@@ -135,7 +124,7 @@ def count_password_attempt(email_key: str) -> tuple[EndUser | None, str]:
 
 
 def complete_login(
-    user: EndUser, session: Session, refresh_token: str | None, *, counter: Counter
+    user: EndUser, session: EndUserSession, refresh_token: str | None, *, counter: Counter
 ) -> tuple[Rights, str]:
     """Store the unsaved session of a right password, audit it, clear the attempts of `counter`, and open enrollment.
 
@@ -143,25 +132,16 @@ def complete_login(
     WrongCredentials, with nothing written, when the password was replaced since it was compared, the user was deactivated,
     or has a factor by now.
     """
-    window = tickets.new_window(END_USERS, user, cause=tickets.LOGIN)
-    ticket, enrollment = tickets.new_ticket(END_USERS, user, tickets.ENROLLMENT)
-    origin = current_origin()
+    enrollment = tickets.let_enroll(session)
     values: dict[str, SqlValue] = {
         **column_values(session, "session"),
         **column_values(EndUserRefreshToken(digest=hash_token(refresh_token) if refresh_token else None), "refresh"),
-        **column_values(window, "window"),
-        **column_values(ticket, "ticket"),
         "password": user.password,
         "factor": counter.factor,
         "caller": counter.caller,
-        "actor_kind": origin.actor_kind,
-        "actor_id": origin.actor_id,
-        "address": origin.address,
-        "request_id": origin.request_id,
+        **current_origin().audit_columns(),
     }
-    with connections["tenant"].cursor() as cursor:
-        cursor.execute(_COMPLETE_LOGIN, values)
-        row = cursor.fetchone()
+    row = fetch_row("tenant", _COMPLETE_LOGIN, values)
     if row is None:
         raise WrongCredentials
     count_events("tenant", "signin.succeeded")

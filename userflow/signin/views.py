@@ -6,7 +6,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.errors import ValidationFailed
-from identity_platform.api.responses import DeletedRecordOut
+from identity_platform.api.responses import NO_STORE, DeletedRecordOut
 from identity_platform.api.views import ApiViewSet, Arguments, endpoint
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from userflow.accounts.models import Account
@@ -29,8 +29,9 @@ from userflow.sessions import actions as sessions
 from userflow.sessions.assurance import Action
 from userflow.sessions.client_authentication import basic_credentials
 from userflow.sessions.ending import sign_out
-from userflow.sessions.permissions import CLIENT, Anyone, SignedIn, principal_at, tenant_at
+from userflow.sessions.permissions import CLIENT, SignedIn, principal_at, tenant_at
 from userflow.sessions.token_actions import end_client_tokens
+from userflow.sessions.view_sets import PublicViewSet
 from userflow.signin import password, serializers
 from userflow.signin.delivery import ApplicationTokens
 from userflow.signin.pipeline import SignedIn as SignedInUser
@@ -40,7 +41,6 @@ SignInResult = SignedInUser[Account] | Waiting[Account]
 # Errors of a call about another user's sessions.
 OF_OTHERS = [GrantsMoreThanHeld, InsufficientAuthentication, UnknownTenant, TenantSuspended, TenantBusy]
 TICKET_HEADER = "X-Enrollment-Ticket"
-NO_STORE = {"Cache-Control": "no-store"}
 CLIENT_BASIC = {"Authorization": "`Basic` of a confidential client: id and secret, each form-encoded (RFC 6749)."}
 TICKET_MEANS = {
     TICKET_HEADER: "Proof for enrolling a first factor within 15 minutes. Only while the user has none, and only once the "
@@ -91,10 +91,7 @@ def _client_secret(request: Request, fields: Mapping[str, object]) -> str | None
     return name_and_secret[1] or None
 
 
-class AdminSignInViewSet(ApiViewSet):
-    permission_classes = [Anyone]
-    authentication_classes = []
-
+class AdminSignInViewSet(PublicViewSet):
     @endpoint(
         serializers.AdminLoginIn,
         id="loginAdmin",
@@ -115,10 +112,7 @@ class AdminSignInViewSet(ApiViewSet):
         return sign_in_response(result, user={"id": user.pk, "username": user.username, "email": user.email})
 
 
-class EndUserSignInViewSet(ApiViewSet):
-    permission_classes = [Anyone]
-    authentication_classes = []
-
+class EndUserSignInViewSet(PublicViewSet):
     @endpoint(
         serializers.EndUserLoginIn,
         id="login",
@@ -229,7 +223,7 @@ class SessionViewSet(ApiViewSet):
 
     def _arguments(self) -> Arguments:
         """Return the fields of the query, with the tenant of the call; an operator who names none means admin users."""
-        fields = self.asked()
+        fields = self.validated_fields()
         requested_tenant_id = fields.get("tenant_id")
         is_named = (
             principal_at(self.request).tenant_id or requested_tenant_id or self.request.META.get("HTTP_X_TENANT_ID")

@@ -15,7 +15,7 @@ from userflow.errors import GrantsMoreThanHeld
 from userflow.events.outbox import publish_for_each
 from userflow.transfer import staging
 from userflow.transfer.row_fields import GROUP, ROLE
-from userflow.transfer.staging import Named, Staged
+from userflow.transfer.staging import NamedGrant, Staged
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class Definition:
 class Names:
     """The roles and groups found, by name."""
 
-    roles: dict[str, Named]
-    groups: dict[str, Named]
+    roles: dict[str, NamedGrant]
+    groups: dict[str, NamedGrant]
 
 
 def resolve_names(
@@ -69,7 +69,7 @@ def _permitted(names: set[str], field: str, by: Principal | None) -> set[str]:
 
 
 def _faults_of(
-    line: int, field: str, names: Iterable[str], known: dict[str, Named], options: Options, by: Principal | None
+    line: int, field: str, names: Iterable[str], known: dict[str, NamedGrant], options: Options, by: Principal | None
 ) -> list[RowError]:
     faults = []
     for name in names:
@@ -118,7 +118,9 @@ def create_defined(definitions: list[Definition], options: Options, by: Principa
             make(new.values())
 
 
-def _missing(definitions: Iterable[Definition], exist: Callable[[Iterable[str]], dict[str, Named]]) -> list[Definition]:
+def _missing(
+    definitions: Iterable[Definition], exist: Callable[[Iterable[str]], dict[str, NamedGrant]]
+) -> list[Definition]:
     by_name = {definition.name: definition for definition in definitions}
     existing = exist(by_name)
     return [by_name[name] for name in sorted(by_name) if name not in existing]

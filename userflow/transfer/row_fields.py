@@ -6,6 +6,7 @@ from identity_platform.api.fields import Boolean, Choice, EmailAddress, Identifi
 from identity_platform.api.json_field import JsonObject
 from identity_platform.transfer import schema
 from userflow.accounts.models import LONGEST_EXTERNAL_ID
+from userflow.accounts.serializers import Provider
 from userflow.branding.texts import LANGUAGES
 from userflow.credentials import foreign_hashes
 from userflow.roles.serializers import MOST_PERMISSIONS, Permission
@@ -51,7 +52,7 @@ END_USERS = schema.RowSchema(
         "email": EmailAddress(),
         "name": Text(max_length=255, allow_blank=True),
         "active": Boolean(),
-        "provider": Text(max_length=63),
+        "provider": Provider(max_length=63),
         "client_id": Identifier(),
         "password_hash": PasswordHash(),
         "language": Choice(LANGUAGES),

@@ -18,11 +18,12 @@ from django.db.models import QuerySet
 from django.db.models.expressions import RawSQL
 
 from identity_platform.postgresql.row_errors import unique_or
+from identity_platform.postgresql.statements import execute, fetch_rows
 from identity_platform.postgresql.transactions import set_timeout
 from identity_platform.transfer.report import Tally
 from tenants.entering.target import TENANT_ALIAS
 from userflow.accounts.event_payloads import person
-from userflow.accounts.models import EndUser, Group, GroupMembership, Role, RoleBinding
+from userflow.accounts.models import LOCAL, EndUser, Group, GroupMembership, Role, RoleBinding
 from userflow.credentials import unused_registrations
 from userflow.errors import ExternalIdTaken
 from userflow.events.outbox import publish, publish_for_each
@@ -39,7 +40,7 @@ class Staged:
     created_at: datetime
     name: str | None = None
     active: bool = True
-    provider: str = "local"
+    provider: str = LOCAL
     client_id: UUID | None = None
     password_hash: str = ""
     language: str | None = None
@@ -54,7 +55,7 @@ class Staged:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedGrant:
     """A role or group that a row names."""
 
     id: UUID
@@ -149,15 +150,12 @@ def stage(users: Iterable[Staged]) -> None:
 
 def external_ids_taken() -> set[int]:
     """Return the lines whose external id belongs to another user, also of an earlier line."""
-    with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute(_EXTERNAL_IDS_TAKEN)
-        return {line for (line,) in cursor.fetchall()}
+    return {line for (line,) in fetch_rows(TENANT_ALIAS, _EXTERNAL_IDS_TAKEN)}
 
 
 def leave_out(lines: Iterable[int]) -> None:
     """Remove these lines from the temporary table."""
-    with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute("DELETE FROM importing WHERE line = ANY(%s)", [list(lines)])
+    execute(TENANT_ALIAS, "DELETE FROM importing WHERE line = ANY(%s)", [list(lines)])
 
 
 def insert(moment: datetime, *, dry_run: bool = False) -> dict[int, UUID]:
@@ -197,9 +195,7 @@ def update(lines: Sequence[int], *, dry_run: bool = False) -> dict[int, UUID]:
 
 def permissions_of(lines: Sequence[int]) -> dict[int, list[str]]:
     """Return the permissions of the users who have these lines' addresses, by line; without lines of users who hold none."""
-    with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute(_HELD, [list(lines)])
-        return {line: _json(permissions) for line, permissions in cursor.fetchall()}
+    return {line: _json(permissions) for line, permissions in fetch_rows(TENANT_ALIAS, _HELD, [list(lines)])}
 
 
 def bind(
@@ -210,39 +206,36 @@ def bind(
     if not distinct_pairs:
         return []
     users, others = [user for user, _ in distinct_pairs], [other for _, other in distinct_pairs]
-    with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute(
-            f"INSERT INTO {model._meta.db_table} (user_id, {column}, created_at) SELECT u, o, now()"
-            f" FROM unnest(%s::uuid[], %s::uuid[]) AS pair(u, o) ON CONFLICT DO NOTHING RETURNING user_id, {column}",
-            [users, others],
-        )
-        return list(cursor.fetchall())
+    return fetch_rows(
+        TENANT_ALIAS,
+        f"INSERT INTO {model._meta.db_table} (user_id, {column}, created_at) SELECT u, o, now()"
+        f" FROM unnest(%s::uuid[], %s::uuid[]) AS pair(u, o) ON CONFLICT DO NOTHING RETURNING user_id, {column}",
+        [users, others],
+    )
 
 
-def roles(names: Iterable[str]) -> dict[str, Named]:
+def roles(names: Iterable[str]) -> dict[str, NamedGrant]:
     """Return the roles with these names in any case, by the given name, locked against deletion."""
-    return _named(Role._meta.db_table, names, ", n.permissions")
+    return _rows_by_names(Role._meta.db_table, names, ", n.permissions")
 
 
-def groups(names: Iterable[str]) -> dict[str, Named]:
+def groups(names: Iterable[str]) -> dict[str, NamedGrant]:
     """Return the groups with these names, like `roles`."""
     carried = (
         ", (SELECT coalesce(jsonb_agg(DISTINCT p), '[]') FROM userflow_group_roles c"
         " JOIN userflow_role r ON r.id = c.role_id, jsonb_array_elements(r.permissions) p WHERE c.group_id = n.id)"
     )
-    return _named(Group._meta.db_table, names, carried)
+    return _rows_by_names(Group._meta.db_table, names, carried)
 
 
-def _named(table: str, names: Iterable[str], permissions: str) -> dict[str, Named]:
+def _rows_by_names(table: str, names: Iterable[str], permissions: str) -> dict[str, NamedGrant]:
     distinct_names = sorted(set(names))
     if not distinct_names:
         return {}
-    with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute(_NAMED.format(table=table, permissions=permissions), [distinct_names])
-        return {
-            requested_name: Named(row_id, name, frozenset(_json(said)))
-            for requested_name, row_id, name, said in cursor.fetchall()
-        }
+    rows = fetch_rows(TENANT_ALIAS, _NAMED.format(table=table, permissions=permissions), [distinct_names])
+    return {
+        requested_name: NamedGrant(row_id, name, frozenset(_json(said))) for requested_name, row_id, name, said in rows
+    }
 
 
 def _json(value: str | list[str]) -> list[str]:
@@ -289,7 +282,7 @@ def publish_updated(ids: Iterable[UUID]) -> None:
     publish_for_each("end_user.updated", (person(user, changed=_REPLACED) for user in users.iterator()))
 
 
-def publish_assigned(event: str, member: str, pairs: Iterable[tuple[UUID, UUID]], names: Iterable[Named]) -> None:
+def publish_assigned(event: str, member: str, pairs: Iterable[tuple[UUID, UUID]], names: Iterable[NamedGrant]) -> None:
     """Publish one message for each role or group with its new users; `member` names the field with its id."""
     known = {role_or_group.id: role_or_group.name for role_or_group in names}
     publish_for_each(event, _members(member, pairs, known))
@@ -306,5 +299,4 @@ def _members(member: str, pairs: Iterable[tuple[UUID, UUID]], known: Mapping[UUI
 
 
 def publish_finished(import_id: UUID, tally: Tally) -> None:
-    """Publish `import.finished` with the counts."""
     publish("import.finished", {"import_id": import_id, **tally.counts()})

@@ -1,6 +1,7 @@
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from identity_platform.api.responses import NO_STORE
 from identity_platform.api.views import ApiViewSet, endpoint
 from identity_platform.transfer.errors import FileUnusable
 from identity_platform.transfer.runs import Options
@@ -15,7 +16,6 @@ from userflow.errors import (
 )
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import needs, principal_at, tenant_at
-from userflow.signin.views import NO_STORE
 from userflow.transfer import actions, exporting, serializers
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantRequired, TooManyFromAddress]

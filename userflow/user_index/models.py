@@ -24,6 +24,3 @@ class IndexedEndUser(models.Model):
             models.Index(fields=["digest", "tenant_id"], name="indexed_end_user_address"),
             models.Index(fields=["user_id", "tenant_id"], name="indexed_end_user_id"),
         ]
-
-    def __str__(self) -> str:
-        return f"{self.tenant_id} {self.user_id}"

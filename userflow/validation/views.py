@@ -4,11 +4,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.fields import fields_of
+from identity_platform.api.responses import NO_STORE
 from identity_platform.api.views import ApiViewSet, endpoint
 from userflow.accounts.principals import GROUPS_SCOPE, ROLES_SCOPE, Principal, moment, reveals
 from userflow.errors import PermissionsMissing
 from userflow.sessions.permissions import SignedIn, principal_at
-from userflow.signin.views import NO_STORE
 from userflow.validation import serializers
 
 
@@ -49,7 +49,7 @@ class ValidationViewSet(ApiViewSet):
         `details`.
         """
         required = self.valid_query(serializers.ScopeQuery)["scope"]
-        return Response(_held(principal_at(request), required), headers=NO_STORE)
+        return Response(_held_rights(principal_at(request), required), headers=NO_STORE)
 
     @endpoint(
         id="checkResource",
@@ -69,7 +69,7 @@ class ValidationViewSet(ApiViewSet):
         of_resource = sorted(permission for permission in caller.permissions if permission.partition(":")[0] == name)
         # Without an action, any permission on the resource is enough; if there is none, the resource itself is missing.
         required = [requested] if colon else (of_resource or [requested])
-        body = _held(caller, required)
+        body = _held_rights(caller, required)
         return Response(
             {
                 **body,
@@ -93,11 +93,11 @@ class ValidationViewSet(ApiViewSet):
         missing ones in `details`.
         """
         fields = self.valid(serializers.PermissionCheckIn)
-        body = _held(principal_at(request), fields["permissions"], mode=fields["mode"])
+        body = _held_rights(principal_at(request), fields["permissions"], mode=fields["mode"])
         return Response({**body, "mode": fields["mode"]}, headers=NO_STORE)
 
 
-def _held(caller: Principal, required: list[str], *, mode: str = serializers.ALL) -> dict[str, object]:
+def _held_rights(caller: Principal, required: list[str], *, mode: str = serializers.ALL) -> dict[str, object]:
     """Return required and held permissions. Raises PermissionsMissing with the same facts."""
     missing = [permission for permission in required if not caller.may(permission)]
     if len(missing) == len(required) or (missing and mode == serializers.ALL):

@@ -64,7 +64,7 @@ def list_endpoints(*, tenant_id: UUID, purpose: Purpose = Purpose.READ) -> Seque
 def find_endpoint(*, tenant_id: UUID, endpoint_id: UUID, purpose: Purpose = Purpose.READ) -> WebhookEndpoint:
     """Return one endpoint. Raises UnknownEndpoint."""
     with in_tenant(tenant_id, purpose):
-        return _found(endpoint_id)
+        return _find_endpoint(endpoint_id)
 
 
 def create_endpoint(
@@ -131,7 +131,7 @@ def update_endpoint(
     if isinstance(url := changes.get("url"), str):
         _check(url)
     with in_tenant(tenant_id), tenant_atomic():
-        endpoint = _found(endpoint_id, lock=True)
+        endpoint = _find_endpoint(endpoint_id, lock=True)
         check()
         _require_reach_of(endpoint, by)
         before = _audited(endpoint)
@@ -160,7 +160,7 @@ def delete_endpoint(*, tenant_id: UUID, endpoint_id: UUID, by: Principal) -> Non
     """
     require_assurance(Action.CHANGE_CONNECTIONS, by)
     with in_tenant(tenant_id), tenant_atomic():
-        endpoint = _found(endpoint_id, lock=True)
+        endpoint = _find_endpoint(endpoint_id, lock=True)
         _require_reach_of(endpoint, by)
         WebhookEndpoint.objects.filter(pk=endpoint_id).delete()
         _record("deleted", endpoint)
@@ -177,7 +177,7 @@ def rotate_secret(
     require_assurance(Action.CHANGE_CONNECTIONS, by)
     secret = signing.new_secret()
     with in_tenant(tenant_id), tenant_atomic():
-        endpoint = _found(endpoint_id, lock=True)
+        endpoint = _find_endpoint(endpoint_id, lock=True)
         check()
         _require_reach_of(endpoint, by)
         endpoint.previous_secret_sealed = endpoint.secret_sealed
@@ -194,7 +194,7 @@ def rotate_secret(
 def send_test(*, tenant_id: UUID, endpoint_id: UUID) -> str:
     """Queue a `webhook.test` event for this endpoint only; return its `webhook-id`. Raises UnknownEndpoint, EndpointOff."""
     with in_tenant(tenant_id), tenant_atomic():
-        endpoint = _found(endpoint_id)
+        endpoint = _find_endpoint(endpoint_id)
         if not endpoint.enabled:
             raise EndpointOff
         message_id = outbox.publish_to(endpoint.pk, TEST, {"endpoint_id": endpoint.pk})
@@ -218,7 +218,7 @@ def list_messages(
     out, as they hold personal data. Raises UnknownEndpoint.
     """
     with in_tenant(tenant_id, purpose):
-        _found(endpoint_id)
+        _find_endpoint(endpoint_id)
         messages = filtered(WebhookMessage.objects.filter(endpoint_id=endpoint_id), status=status)
         if event is not None:
             newest = messages.order_by("-pk").values("pk")[:SEARCHED]
@@ -237,7 +237,7 @@ def find_message(
     Raises UnknownEndpoint, UnknownMessage.
     """
     with in_tenant(tenant_id, purpose):
-        endpoint = _found(endpoint_id)
+        endpoint = _find_endpoint(endpoint_id)
         messages = WebhookMessage.objects.filter(endpoint_id=endpoint_id, pk=position)
         return endpoint, first_or(messages, UnknownMessage)
 
@@ -258,7 +258,7 @@ def replay(
     Raises UnknownEndpoint, EndpointOff, GrantsMoreThanHeld (an endpoint that gets data which the caller may not read).
     """
     with in_tenant(tenant_id), tenant_atomic():
-        endpoint = _found(endpoint_id, lock=True)
+        endpoint = _find_endpoint(endpoint_id, lock=True)
         _require_reach_of(endpoint, by)
         if not endpoint.enabled:
             raise EndpointOff
@@ -325,7 +325,7 @@ def _endpoints() -> QuerySet[WebhookEndpoint]:
     return WebhookEndpoint.objects.filter(client_id=None)
 
 
-def _found(endpoint_id: UUID, *, lock: bool = False) -> WebhookEndpoint:
+def _find_endpoint(endpoint_id: UUID, *, lock: bool = False) -> WebhookEndpoint:
     endpoints = _endpoints().select_for_update(no_key=True) if lock else _endpoints()
     return first_or(endpoints.filter(pk=endpoint_id), UnknownEndpoint)
 

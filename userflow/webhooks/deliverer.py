@@ -37,7 +37,7 @@ from userflow.clients.session_changes import apply_changes
 from userflow.events import wakeups
 from userflow.webhooks import logout_tokens, queue
 from userflow.webhooks.delivery import WRITERS_WAIT_SECONDS, Turn, deliver
-from userflow.webhooks.shares import Place, Shares
+from userflow.webhooks.shares import QueuedEndpoint, Shares
 
 log = structlog.get_logger("identity.webhooks")
 FAULTS = Counter("identity_webhook_faults", "Tenants whose messages could not be read.")
@@ -72,7 +72,7 @@ class Deliverer:
                     self._rest(IDLE_SECONDS)
                     continue
                 if len(self._running) < self._threads:
-                    tenants += wakeups.due(self._threads - len(self._running))
+                    tenants += wakeups.take_due(self._threads - len(self._running))
                     if not tenants and time.monotonic() >= next_sweep:
                         tenants += self._sweep()
                         # After a full batch more tenants are due.
@@ -151,7 +151,7 @@ class Deliverer:
         apply_changes(tenant_id)
         with in_tenant(tenant_id, Purpose.SIGN_OUT) as tenant:
             logout_tokens.end_sessions_of_suspended(tenant)
-            any_endpoints, waiting_endpoints = queue.waiting()
+            any_endpoints, waiting_endpoints = queue.pending_endpoints()
         if not any_endpoints and not logout_tokens.receives_logout_tokens(tenant_id):
             unlist_webhooks(tenant_id, untouched_since=now() - KEPT)
         hosts = logout_tokens.hosts(tenant_id, waiting_endpoints)
@@ -161,14 +161,14 @@ class Deliverer:
             elif endpoint.seconds:
                 wakeups.wake(tenant_id, seconds=endpoint.seconds)
             else:
-                self._shares.add(Place(tenant_id, endpoint.endpoint_id, hosts[endpoint.endpoint_id]))
+                self._shares.add(QueuedEndpoint(tenant_id, endpoint.endpoint_id, hosts[endpoint.endpoint_id]))
         self._start_turns()
 
     def _start_turns(self) -> None:
         while queued_endpoint := self._shares.take():
             self._start(partial(self._turn, queued_endpoint=queued_endpoint), queued_endpoint.tenant_id)
 
-    def _turn(self, tenant_id: UUID, queued_endpoint: Place) -> None:
+    def _turn(self, tenant_id: UUID, queued_endpoint: QueuedEndpoint) -> None:
         turn = Turn.DONE
         try:
             if not self._ending():

@@ -23,9 +23,9 @@ from prometheus_client import Counter, Histogram
 from identity_platform import outbound
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.outbound import (
-    Answer,
     GuardedSession,
     NotResolved,
+    OutboundResponse,
     Reach,
     TargetRejected,
     TooSlow,
@@ -82,7 +82,7 @@ def reach() -> Reach:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class LeasedEndpoint:
     """An endpoint that this deliverer holds, and what it needs to send there."""
 
     tenant: TenantContext
@@ -125,7 +125,7 @@ def deliver(
         secrets = tuple(signing.open_secret(s, tenant_id=tenant_id, endpoint_id=endpoint_id) for s in sealed)
     allowed = reach() if lease.client_id is None else client_keys.reach()
     with GuardedSession(allowed, authorities=tenant.authorities) as session:
-        leased_endpoint = Held(tenant, lease, secrets, session)
+        leased_endpoint = LeasedEndpoint(tenant, lease, secrets, session)
         try:
             return _turn(leased_endpoint, ending, writers_wait)
         finally:
@@ -133,7 +133,7 @@ def deliver(
                 queue.release(lease)
 
 
-def _turn(leased_endpoint: Held, ending: Callable[[], bool], writers_wait: float) -> Turn:
+def _turn(leased_endpoint: LeasedEndpoint, ending: Callable[[], bool], writers_wait: float) -> Turn:
     began = renewed = time.monotonic()
     tenant_id, highest = leased_endpoint.tenant.tenant_id, 0
     if leased_endpoint.lease.client_id is None:
@@ -183,7 +183,7 @@ def _final_id(tenant_id: UUID, endpoint_id: UUID, writers_wait: float) -> int | 
     return highest
 
 
-def _send(leased_endpoint: Held, message: Message) -> Turn:
+def _send(leased_endpoint: LeasedEndpoint, message: Message) -> Turn:
     """Send one message and record the outcome; return MORE if the next one may follow, else how the turn ends."""
     lease, tells_logout = leased_endpoint.lease, leased_endpoint.lease.client_id is not None
     attempt, asked_to_wait = _attempt(leased_endpoint, message)
@@ -222,7 +222,7 @@ def _send(leased_endpoint: Held, message: Message) -> Turn:
     return Turn.MORE if goes_on else Turn.DONE
 
 
-def _attempt(leased_endpoint: Held, message: Message) -> tuple[Attempt, float | None]:
+def _attempt(leased_endpoint: LeasedEndpoint, message: Message) -> tuple[Attempt, float | None]:
     """POST the message; return the attempt, without an error if it was accepted, and the seconds of a Retry-After."""
     at, began = now(), time.monotonic()
     response, error = _exchange(leased_endpoint, message)
@@ -244,7 +244,7 @@ def _beginning(body: bytes) -> str:
     return body.decode(errors="replace")[:RESPONSE_CHARACTERS].replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def _exchange(leased_endpoint: Held, message: Message) -> tuple[Answer | None, str]:
+def _exchange(leased_endpoint: LeasedEndpoint, message: Message) -> tuple[OutboundResponse | None, str]:
     """POST the message; return the response, or None and why there is none."""
     url, body, headers = leased_endpoint.request(message)
     if not url:

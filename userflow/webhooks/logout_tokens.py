@@ -21,7 +21,7 @@ from userflow.clients.models import PendingClientChange
 from userflow.events.models import DEAD, PENDING, WebhookEndpoint, WebhookMessage
 from userflow.sessions import id_tokens
 from userflow.sessions.ending import end_found
-from userflow.webhooks.queue import Message, Waiting, queue_again
+from userflow.webhooks.queue import Message, PendingEndpoint, queue_again
 
 FORM: Final = "application/x-www-form-urlencoded"
 # The application has read the request and rejects it (section 2.8), or is gone. A retry would not end otherwise.
@@ -33,7 +33,7 @@ def receives_logout_tokens(tenant_id: UUID) -> bool:
     return Client.objects.filter(tenant_id=tenant_id).exclude(backchannel_logout_uri="").exists()
 
 
-def hosts(tenant_id: UUID, endpoints: Sequence[Waiting]) -> dict[UUID, str]:
+def hosts(tenant_id: UUID, endpoints: Sequence[PendingEndpoint]) -> dict[UUID, str]:
     """Return the host of each endpoint's address; of an application that of its client's, or of the kept one."""
     application_ids = [endpoint.endpoint_id for endpoint in endpoints if not endpoint.url]
     clients = Client.objects.filter(tenant_id=tenant_id, pk__in=application_ids).values_list(

@@ -24,12 +24,12 @@ from datetime import datetime, timedelta
 from uuid import UUID, uuid4, uuid5
 
 from django.conf import settings
-from django.db import connections
 from django.db.models import Case, F, OuterRef, Q, QuerySet, Subquery, When
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Now
 from django.utils.timezone import now
 
+from identity_platform.postgresql.statements import fetch_row
 from identity_platform.postgresql.transactions import advisory_lock
 from tenants.entering.context import current_tenant, tenant_atomic
 from tenants.entering.target import TENANT_ALIAS
@@ -51,7 +51,7 @@ LATE_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingEndpoint:
     """An endpoint with pending messages: seconds until the first is due, seconds until another lease ends.
 
     `url` is empty for an application, whose address is that of its client.
@@ -96,7 +96,7 @@ def _lease_end() -> Combinable:
     return Now() + timedelta(seconds=lease_seconds())
 
 
-def waiting() -> tuple[bool, Sequence[Waiting]]:
+def pending_endpoints() -> tuple[bool, Sequence[PendingEndpoint]]:
     """Return whether the tenant has endpoints at all, and its enabled endpoints with pending messages."""
     pending = WebhookMessage.objects.filter(endpoint_id=OuterRef("pk"), status=PENDING).values("next_attempt_at")
     due = Case(
@@ -105,7 +105,7 @@ def waiting() -> tuple[bool, Sequence[Waiting]]:
     )
     rows = list(WebhookEndpoint.objects.values_list("pk", "url", "leased_until", "paused_until", due, Now()))
     endpoints = [
-        Waiting(
+        PendingEndpoint(
             endpoint_id,
             url,
             max(0.0, (max(at, paused_until or at) - read_at).total_seconds()),
@@ -264,15 +264,11 @@ def lock_endpoints() -> None:
 
 def highest_id_and_writers(endpoint_id: UUID) -> tuple[int, list[str]]:
     """Return the highest pending id that is visible now, and the transactions that may still add a lower one."""
-    with connections[TENANT_ALIAS].cursor() as cursor:
-        # The snapshot is taken before the locks are read, so a writer that ends in between is seen by the next statement.
-        cursor.execute(_HIGHEST_ID_AND_WRITERS, [endpoint_id])
-        highest, writers = cursor.fetchone()
+    # The snapshot is taken before the locks are read, so a writer that ends in between is seen by the next statement.
+    highest, writers = fetch_row(TENANT_ALIAS, _HIGHEST_ID_AND_WRITERS, [endpoint_id])
     return highest, list(writers)
 
 
 def any_still_writing(writers: list[str]) -> bool:
     """Return whether one of these transactions is still open."""
-    with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute(_STILL_WRITING, [writers])
-        return bool(cursor.fetchone()[0])
+    return bool(fetch_row(TENANT_ALIAS, _STILL_WRITING, [writers])[0])

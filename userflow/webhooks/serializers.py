@@ -7,14 +7,14 @@ from identity_platform.api.pagination import page_limit
 from identity_platform.api.url_field import HttpUrl
 from userflow.events.catalogue import EVENTS, FILTERS
 from userflow.events.models import DEAD, DELIVERED, PENDING, WebhookEndpoint
-from userflow.named_tenant import NamedTenant
+from userflow.named_tenant import TenantParameter
 
 MOST_NAMED = 1000
 STATUSES = (PENDING, DELIVERED, DEAD)
 _events = partial(Items, most=len(FILTERS), required=False, allow_empty=False)
 
 
-class WebhookEndpointChanges(NamedTenant):
+class WebhookEndpointChanges(TenantParameter):
     url = HttpUrl(required=False, allow_fragment=False, help_text="An https URL outside private and reserved networks.")
     description = Text(max_length=255, required=False, allow_blank=True)
     events = _events(Choice(FILTERS), help_text="Events, kinds (`end_user.*`) or `*`. Replaced whole.")
@@ -64,7 +64,7 @@ class WebhookTestOut(serializers.Serializer[object]):
     message_id = serializers.CharField(help_text="The `webhook-id` of the message.")
 
 
-class WebhookMessageQuery(NamedTenant):
+class WebhookMessageQuery(TenantParameter):
     status = QueryChoice(STATUSES, required=False)
     event = QueryChoice(tuple(EVENTS), required=False, help_text="Searches the newest 10,000 messages.")
     cursor = QueryInteger(required=False, min_value=1, help_text="`next_cursor` of the previous page.")
@@ -90,7 +90,7 @@ class WebhookMessageListOut(serializers.Serializer[object]):
     next_cursor = serializers.IntegerField(allow_null=True, help_text="Send this as `cursor`; null on the last page.")
 
 
-class WebhookReplayIn(NamedTenant):
+class WebhookReplayIn(TenantParameter):
     any_of = (("message_ids",), ("since",), ("status",))
     message_ids = Items(
         Text(max_length=40),

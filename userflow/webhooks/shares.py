@@ -7,7 +7,7 @@ from uuid import UUID
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class QueuedEndpoint:
     """An endpoint that gets a turn: of which tenant it is, and the host of its address."""
 
     tenant_id: UUID
@@ -25,17 +25,17 @@ class Shares:
     def __init__(self, threads: int) -> None:
         self._of_tenant = max(1, threads // 4)
         self._of_host = max(1, threads // 2)
-        self._waiting: dict[UUID, Place] = {}
+        self._waiting: dict[UUID, QueuedEndpoint] = {}
         # Turns that take place, by tenant and by host.
         self._turns: Counter[UUID | str] = Counter()
         self._lock = threading.Lock()
 
-    def add(self, queued_endpoint: Place) -> None:
+    def add(self, queued_endpoint: QueuedEndpoint) -> None:
         """Let an endpoint wait for a turn; one that waits already is not added again."""
         with self._lock:
             self._waiting.setdefault(queued_endpoint.endpoint_id, queued_endpoint)
 
-    def take(self) -> Place | None:
+    def take(self) -> QueuedEndpoint | None:
         """Return the first endpoint whose tenant and host may have another turn now, None if there is none.
 
         The caller calls `give_back` after the turn.
@@ -51,7 +51,7 @@ class Shares:
                     return queued_endpoint
         return None
 
-    def give_back(self, queued_endpoint: Place) -> None:
+    def give_back(self, queued_endpoint: QueuedEndpoint) -> None:
         """End the turn of an endpoint."""
         with self._lock:
             self._turns.subtract((queued_endpoint.tenant_id, queued_endpoint.host))

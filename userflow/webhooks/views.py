@@ -1,7 +1,7 @@
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from identity_platform.api.responses import DeletedRecordOut
+from identity_platform.api.responses import NO_STORE, DeletedRecordOut
 from identity_platform.api.views import endpoint
 from userflow.errors import (
     EndpointOff,
@@ -12,10 +12,9 @@ from userflow.errors import (
     UnknownEndpoint,
 )
 from userflow.events.catalogue import EVENTS, FILTERS
-from userflow.named_tenant import TENANCY, InTenantViewSet, NamedTenant, OptionalTenantIn
+from userflow.named_tenant import TENANCY, InTenantViewSet, OptionalTenantIn, TenantParameter
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import principal_at, reading
-from userflow.signin.views import NO_STORE
 from userflow.webhooks import actions, serializers
 
 
@@ -36,7 +35,10 @@ class WebhookViewSet(InTenantViewSet):
         return Response({"events": shown, "filters": FILTERS})
 
     @endpoint(
-        id="listWebhookEndpoints", query=NamedTenant, returns={200: serializers.WebhookEndpointListOut}, errors=TENANCY
+        id="listWebhookEndpoints",
+        query=TenantParameter,
+        returns={200: serializers.WebhookEndpointListOut},
+        errors=TENANCY,
     )
     def list(self, request: Request) -> Response:
         """List webhook endpoints.
@@ -63,7 +65,7 @@ class WebhookViewSet(InTenantViewSet):
 
     @endpoint(
         id="getWebhookEndpoint",
-        query=NamedTenant,
+        query=TenantParameter,
         returns={200: serializers.WebhookEndpointOut},
         errors=[UnknownEndpoint, *TENANCY],
     )
@@ -91,7 +93,7 @@ class WebhookViewSet(InTenantViewSet):
 
     @endpoint(
         id="deleteWebhookEndpoint",
-        query=NamedTenant,
+        query=TenantParameter,
         returns={200: DeletedRecordOut},
         errors=[UnknownEndpoint, InsufficientAuthentication, GrantsMoreThanHeld, *TENANCY],
         assurance=Action.CHANGE_CONNECTIONS,

@@ -45,7 +45,6 @@ def make_short_folder(folder: Path, uid: int, gid: int) -> None:
 
 
 def remove_short_folder(folder: Path, data: Path) -> None:
-    """Remove what make_short_folder made."""
     if folder != data:
         shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):

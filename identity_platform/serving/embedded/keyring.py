@@ -22,12 +22,14 @@ def keys(var: Path | str) -> Keys:
     folder.mkdir(parents=True, mode=0o700, exist_ok=True)
     folder.chmod(0o700)
     return Keys(
-        secret_key=_kept(folder / "secret_key", lambda: secrets.token_urlsafe(48)),
-        encryption_keys=_kept(folder / "encryption_keys", lambda: f"k1:{base64.b64encode(os.urandom(32)).decode()}"),
+        secret_key=_stored_key(folder / "secret_key", lambda: secrets.token_urlsafe(48)),
+        encryption_keys=_stored_key(
+            folder / "encryption_keys", lambda: f"k1:{base64.b64encode(os.urandom(32)).decode()}"
+        ),
     )
 
 
-def _kept(file: Path, make: Callable[[], str]) -> str:
+def _stored_key(file: Path, make: Callable[[], str]) -> str:
     if not file.exists():
         draft = file.with_name(f".{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

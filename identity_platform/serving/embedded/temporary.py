@@ -32,7 +32,7 @@ def run_in_temporary_home(command: Sequence[str]) -> int:
     _remove_forgotten_homes()
     home = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=folder_for_databases()))
     try:
-        attach(var=home, postgres=not _given("DATABASE_URL"), valkey=not _given("REDIS_URL"), unsafe_fast=True)
+        attach(var=home, postgres=not _is_set("DATABASE_URL"), valkey=not _is_set("REDIS_URL"), unsafe_fast=True)
         child = subprocess.Popen(command, env=os.environ | {"IDENTITY_VAR": str(home)})
 
         def pass_on(number: int, frame: FrameType | None) -> None:
@@ -64,7 +64,7 @@ def folder_for_databases() -> Path:
     return MEMORY if min(free) > ENOUGH_MEMORY else usual
 
 
-def _given(name: str) -> bool:
+def _is_set(name: str) -> bool:
     return bool(os.environ.get(name) or os.environ.get(f"{name}_FILE"))
 
 

@@ -21,9 +21,7 @@ class Command(terminal.OperatorCommand):
         parser.add_argument(
             "folder", nargs="?", help="The folder for the new folder, or s3://bucket/prefix (default: BACKUP_FOLDER)."
         )
-        parser.add_argument(
-            "--jobs", type=terminal.at_least(1), default=2, help="Tenants at a time on each server (default 2)."
-        )
+        terminal.add_jobs(parser)
         parser.add_argument("--only", metavar="SLUG", action="append", default=[], help="This tenant; can be repeated.")
         parser.add_argument(
             "--keep",

@@ -28,9 +28,7 @@ class Command(terminal.OperatorCommand):
             default=[],
             help="Slug or id of a tenant, or `platform`; can be repeated (default: the platform and all tenants).",
         )
-        parser.add_argument(
-            "--jobs", type=terminal.at_least(1), default=2, help="Tenants at a time on each server (default 2)."
-        )
+        terminal.add_jobs(parser)
         parser.add_argument(
             "--repair", action="store_true", help="Repair what does not need a decision of an operator."
         )
@@ -62,10 +60,8 @@ class Command(terminal.OperatorCommand):
         if repair and (mendable := [result for result in results if any(map(is_mendable, result.findings))]):
             findings = [(result, finding) for result in mendable for finding in result.findings if is_mendable(finding)]
             self._repair(mendable, findings, overwrite_newer=overwrite_newer, yes=yes, quiet=json)
-            again = {
-                result.owner: result
-                for result in self._examine([_name(result) for result in mendable], jobs, quiet=json)
-            }
+            names = [str(result.owner.tenant_id or result.owner.name) for result in mendable]
+            again = {result.owner: result for result in self._examine(names, jobs, quiet=json)}
             results = [again.get(result.owner, result) for result in results]
         if json:
             self.stdout.write(dumps([entry for result in results for entry in _entries(result)]))
@@ -111,10 +107,6 @@ class Command(terminal.OperatorCommand):
             self.stderr.write(f"{result.owner.name}: not examined, {result.problem}")
         if not rows and not unread:
             self.stdout.write("No contradictions found.")
-
-
-def _name(result: Examined) -> str:
-    return str(result.owner.tenant_id or result.owner.name)
 
 
 def _line(result: Examined) -> str:

@@ -14,9 +14,7 @@ class Command(terminal.OperatorCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument(
-            "--jobs", type=terminal.at_least(1), default=2, help="Tenants at a time on each server (default 2)."
-        )
+        terminal.add_jobs(parser)
         parser.add_argument("--only", metavar="SLUG", action="append", default=[], help="This tenant; can be repeated.")
         parser.add_argument("--dry-run", action="store_true", help="List the tenants that are behind, change nothing.")
 

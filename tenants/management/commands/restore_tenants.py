@@ -28,9 +28,7 @@ class Command(terminal.OperatorCommand):
             help="All whose database is lost: `check_tenants --repair` marks them as failed.",
         )
         which.add_argument("--all", action="store_true", help="All in the backup.")
-        parser.add_argument(
-            "--jobs", type=terminal.at_least(1), default=2, help="Tenants at a time on each server (default 2)."
-        )
+        terminal.add_jobs(parser)
         parser.add_argument("--yes", action="store_true", help="Do not ask for confirmation.")
 
     def handle(self, *, folder: str, only: list[str], lost: bool, all: bool, jobs: int, yes: bool, **_: object) -> None:

@@ -15,7 +15,7 @@ APPS: Final = ("identity_platform", "tenants", "userflow", "mfa", "registry", "o
 RECORDS: Final = re.compile(r"\b_?(record\w*|count_events)\(")
 ACTION: Final = re.compile(r"[a-z_]+\.[a-z_]+")
 # Files, and columns in statements.
-OTHERS: Final = re.compile(r"identity\..*|(global|settings|owner|opener|u|s)\..*|.*\.(json|dump|log|py|urls)")
+OTHERS: Final = re.compile(r"identity\..*|(global|settings|owner|opener|each|u|s)\..*|.*\.(json|dump|log|py|urls)")
 # Actions that are put together, by the constant part: all values of the other part.
 COMPOSED: Final = {
     "domain.": ("added", "verified", "updated", "record_lost", "withdrawn", "deleted"),

@@ -6,12 +6,12 @@ import pytest
 from selenium import webdriver
 
 from tests.console.browser.pictures import Camera
-from tests.console.browser.place import Place
+from tests.console.browser.place import RunningPlatform
 from tests.console.browser.visitor import Visitor
 
 
 @pytest.fixture
-def visit(browser: webdriver.Chrome, place: Place) -> Callable[[str], Visitor]:
+def visit(browser: webdriver.Chrome, place: RunningPlatform) -> Callable[[str], Visitor]:
     """`visit(username)` opens the browser as this user."""
     # Wait for elements of a page that is loading.
     browser.implicitly_wait(10)

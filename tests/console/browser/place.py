@@ -50,7 +50,7 @@ for line in sys.stdin:
 """
 
 
-class Place:
+class RunningPlatform:
     """A running platform and its admin users."""
 
     def __init__(self, home: Path, running: Platform) -> None:
@@ -160,11 +160,11 @@ def address_of(name: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPlatform]:
     """Start a platform as bin/serve does, with its own state folder."""
     with prepared_home() as home, (tmp_path_factory.mktemp("console") / "log").open("w") as log:
         running = Platform(home, free_port(), log, **WANTING)
         assert within(150, running.is_up)
-        place = Place(home, running)
+        place = RunningPlatform(home, running)
         yield place
         place.end()

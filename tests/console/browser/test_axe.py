@@ -18,7 +18,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.expected_conditions import presence_of_element_located
 from selenium.webdriver.support.wait import WebDriverWait
 
-from tests.console.browser.place import Place
+from tests.console.browser.place import RunningPlatform
 from tests.console.browser.visitor import Visitor
 from tests.openid.node_client import PACKAGES, install_packages
 
@@ -96,7 +96,7 @@ def faults_of(visitor: Visitor, name: str, ways: list[tuple[int, str]]) -> list[
 
 
 @pytest.mark.nightly
-def test_no_page_has_a_fault(place: Place, visit: Callable[[str], Visitor]) -> None:
+def test_no_page_has_a_fault(place: RunningPlatform, visit: Callable[[str], Visitor]) -> None:
     install_packages()
     tenant = place.add_rows(place.new_tenant("Zephyr Ltd"))
     ann = visit(place.new_operator())

@@ -9,7 +9,7 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.select import Select
 
-from tests.console.browser.place import Place
+from tests.console.browser.place import RunningPlatform
 from tests.console.browser.visitor import PASSWORD, Visitor
 from tests.documentation.built_site import built_site
 from tests.mfa.browser.demo import totp
@@ -17,7 +17,7 @@ from tests.mfa.browser.demo import totp
 pytestmark = [pytest.mark.needs("chromium", "chromedriver"), pytest.mark.timeout(300)]
 
 
-def test_swagger_ui_signs_in_and_calls_with_success(place: Place, visit: Callable[[str], Visitor]) -> None:
+def test_swagger_ui_signs_in_and_calls_with_success(place: RunningPlatform, visit: Callable[[str], Visitor]) -> None:
     admin = visit(place.new_tenant("Documented")["admin"]["username"])
     operation = place.call("GET", "/schema/")["paths"]["/authmgr/profile"]["get"]
     # A part: Chromium takes seconds for all of it.
@@ -43,7 +43,7 @@ def test_swagger_ui_signs_in_and_calls_with_success(place: Place, visit: Callabl
     assert [line for line in admin.complaints() if "escaping deep link whitespace" not in line] == []
 
 
-def test_swagger_ui_signs_in_with_a_second_step(place: Place, visit: Callable[[str], Visitor]) -> None:
+def test_swagger_ui_signs_in_with_a_second_step(place: RunningPlatform, visit: Callable[[str], Visitor]) -> None:
     tenant = place.new_tenant("Second steps")
     name = tenant["admin"]["username"]
     token = place.call("POST", "/uflow/admin/auth/login", {"username": name, "password": PASSWORD})["access_token"]
@@ -97,7 +97,7 @@ def test_swagger_ui_signs_in_with_a_second_step(place: Place, visit: Callable[[s
     assert page.complaints() == []
 
 
-def profile_of_page(place: Place, page: Visitor) -> Any:
+def profile_of_page(place: RunningPlatform, page: Visitor) -> Any:
     """Return the profile of the user whose token Swagger UI keeps for its calls."""
     kept = page.browser.execute_script(
         "return Object.values(JSON.parse(localStorage.authorized)).map((one) => one.value)"
@@ -106,7 +106,7 @@ def profile_of_page(place: Place, page: Visitor) -> Any:
     return place.call("GET", "/authmgr/profile", token=token)
 
 
-def test_site_fits_a_phone_and_search_finds_pages(place: Place, visit: Callable[[str], Visitor]) -> None:
+def test_site_fits_a_phone_and_search_finds_pages(place: RunningPlatform, visit: Callable[[str], Visitor]) -> None:
     built_site()
     reader = visit("")
     reader.browser.set_window_size(400, 800)

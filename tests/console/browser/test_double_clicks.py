@@ -10,7 +10,7 @@ import pytest
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 
-from tests.console.browser.place import Place
+from tests.console.browser.place import RunningPlatform
 from tests.console.browser.visitor import PASSWORD, Visitor
 from tests.mfa.browser.demo import totp
 
@@ -86,7 +86,7 @@ def add_client(visitor: Visitor, name: str) -> int:
     return sent
 
 
-def test_double_clicks_do_what_one_click_does(place: Place, visit: Callable[[str], Visitor]) -> None:
+def test_double_clicks_do_what_one_click_does(place: RunningPlatform, visit: Callable[[str], Visitor]) -> None:
     visitor, tenant = visit(place.new_operator()), place.new_tenant("Double Ltd")
     visitor.sends_password()
     command(visitor, "Network.enable")

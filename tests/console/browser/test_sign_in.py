@@ -9,7 +9,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from tests.browsers import wait_on
-from tests.console.browser.place import Place
+from tests.console.browser.place import RunningPlatform
 from tests.console.browser.visitor import PASSWORD, Visitor
 from tests.mfa.browser.demo import totp
 from tests.mfa.people import a_step_lasts
@@ -17,7 +17,7 @@ from tests.mfa.people import a_step_lasts
 pytestmark = [pytest.mark.needs("chromium", "chromedriver"), pytest.mark.timeout(300)]
 
 
-def test_new_operator_enrolls_passkey_and_signs_in(place: Place, visit: Callable[[str], Visitor]) -> None:
+def test_new_operator_enrolls_passkey_and_signs_in(place: RunningPlatform, visit: Callable[[str], Visitor]) -> None:
     ann = visit(place.new_operator())
     ann.enrols_a_passkey("This laptop")
     ann.signs_out()
@@ -37,7 +37,7 @@ def test_new_operator_enrolls_passkey_and_signs_in(place: Place, visit: Callable
     assert ann.complaints() == []
 
 
-def test_authenticator_app_backup_codes_and_step_up(place: Place, visit: Callable[[str], Visitor]) -> None:
+def test_authenticator_app_backup_codes_and_step_up(place: RunningPlatform, visit: Callable[[str], Visitor]) -> None:
     ben = visit(place.new_operator())
     ben.sends_password()
     ben.presses("Set up an app")
@@ -67,7 +67,7 @@ def test_authenticator_app_backup_codes_and_step_up(place: Place, visit: Callabl
     assert ben.complaints() == []
 
 
-def test_the_keyboard_is_enough(place: Place, visit: Callable[[str], Visitor]) -> None:
+def test_the_keyboard_is_enough(place: RunningPlatform, visit: Callable[[str], Visitor]) -> None:
     cleo = visit(place.new_operator()).opens("/admin/")
     for field, keys in (("username", cleo.username + Keys.TAB), ("password", PASSWORD + Keys.ENTER)):
         # The browser sets the focus at the first rendering, which may be after the load event.
@@ -76,7 +76,7 @@ def test_the_keyboard_is_enough(place: Place, visit: Callable[[str], Visitor]) -
     cleo.reads("Set up a second factor")
 
 
-def test_the_own_menu_opens_by_keyboard(place: Place, visit: Callable[[str], Visitor]) -> None:
+def test_the_own_menu_opens_by_keyboard(place: RunningPlatform, visit: Callable[[str], Visitor]) -> None:
     eve = visit(place.new_operator())
     eve.sits_down_for_the_first_time()
     soon = wait_on(eve.browser).until
@@ -93,7 +93,7 @@ def test_the_own_menu_opens_by_keyboard(place: Place, visit: Callable[[str], Vis
     assert soon(lambda page: page.switch_to.active_element == opener)
 
 
-def test_pages_are_accessible_and_fit_a_phone(place: Place, visit: Callable[[str], Visitor]) -> None:
+def test_pages_are_accessible_and_fit_a_phone(place: RunningPlatform, visit: Callable[[str], Visitor]) -> None:
     dan = visit(place.new_operator())
     for path in ("/admin/login/", "/admin/forgotten/"):
         dan.opens(path)

@@ -7,25 +7,27 @@ from uuid import uuid4
 import pytest
 
 from tests.console.browser.pictures import DARK, LAPTOP, LIGHT, PHONE, Camera
-from tests.console.browser.place import Place, address_of
+from tests.console.browser.place import RunningPlatform, address_of
 from tests.console.browser.visitor import Visitor
 
 pytestmark = [pytest.mark.needs("chromium", "chromedriver"), pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
-def acme(place: Place) -> dict[str, Any]:
+def acme(place: RunningPlatform) -> dict[str, Any]:
     """A tenant in daily use."""
     return place.add_rows(place.new_tenant("Acme Ltd", slug="acme"))
 
 
 @pytest.fixture(scope="module")
-def other(place: Place) -> dict[str, Any]:
+def other(place: RunningPlatform) -> dict[str, Any]:
     """Another tenant."""
     return place.add_rows(place.new_tenant("Other Inc"))
 
 
-def test_an_operators_day(place: Place, acme: dict[str, Any], visit: Callable[[str], Visitor], camera: Camera) -> None:
+def test_an_operators_day(
+    place: RunningPlatform, acme: dict[str, Any], visit: Callable[[str], Visitor], camera: Camera
+) -> None:
     ann = visit(place.new_operator("ann")).opens("/admin/")
     camera.takes("sign-in", ann, (PHONE, DARK))
     ann.sits_down_for_the_first_time()
@@ -73,7 +75,7 @@ def test_a_tenant_admins_day(
         assert ben.is_rejected(), elsewhere
 
 
-def test_an_auditors_day(place: Place, acme: dict[str, Any], visit: Callable[[str], Visitor]) -> None:
+def test_an_auditors_day(place: RunningPlatform, acme: dict[str, Any], visit: Callable[[str], Visitor]) -> None:
     cleo = visit(place.new_tenant_staff(acme, role="auditor"))
     cleo.sends_password()
     cleo.is_at("/admin/")

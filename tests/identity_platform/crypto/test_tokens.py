@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from identity_platform.crypto import hash_token, new_token, same
+from identity_platform.crypto import constant_time_equal, hash_token, new_token
 
 
 def test_token_has_256_bits_in_base64url() -> None:
@@ -47,5 +47,5 @@ def test_hash_token_accepts_lone_surrogates() -> None:
         ("\ud800", "é", False),
     ],
 )
-def test_same_compares_text_and_bytes(a: str | bytes, b: str | bytes, equal: bool) -> None:
-    assert same(a, b) is equal
+def test_constant_time_equal_compares_text_and_bytes(a: str | bytes, b: str | bytes, equal: bool) -> None:
+    assert constant_time_equal(a, b) is equal

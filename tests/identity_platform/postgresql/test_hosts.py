@@ -35,12 +35,12 @@ def test_only_the_primary_of_several_hosts_is_accepted(url: str, expected: str |
         ({"host": "a,b", "hostaddr": "10.0.0.1,10.0.0.2"}, ()),
     ],
 )
-def test_hosts_of_a_url(parameters: dict[str, Any], expected: tuple[hosts.Place, ...]) -> None:
-    assert hosts.places(parameters) == expected
+def test_hosts_of_a_url(parameters: dict[str, Any], expected: tuple[hosts.HostAndPort, ...]) -> None:
+    assert hosts.hosts_and_ports(parameters) == expected
 
 
 def test_primary_is_tried_first_and_a_lost_host_last() -> None:
-    known = hosts.places(conninfo_to_dict("host=order-a,order-b,order-c port=1"))
+    known = hosts.hosts_and_ports(conninfo_to_dict("host=order-a,order-b,order-c port=1"))
     hosts.remember_primary(known, ("order-b", "1"))
     assert hosts.in_order(known) == {"host": "order-b,order-a,order-c", "port": "1,1,1"}
     hosts.lost(known, ("order-b", "1"))

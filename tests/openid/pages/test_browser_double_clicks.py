@@ -15,7 +15,7 @@ import requests
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 
-from tests.console.browser.place import Place
+from tests.console.browser.place import RunningPlatform
 from tests.console.browser.visitor import PASSWORD
 from tests.mfa.browser.demo import totp
 from tests.mfa.people import some_phone
@@ -192,7 +192,7 @@ def adds_a_phone(person: Hasty) -> None:
 
 
 def test_double_clicks_on_every_form(
-    traveller: Callable[..., Traveller], place: Place, shop: dict[str, Any], television: str, deletion: None
+    traveller: Callable[..., Traveller], place: RunningPlatform, shop: dict[str, Any], television: str, deletion: None
 ) -> None:
     """On a slow network and without the script, which would hold the second click back."""
     start = traveller()

@@ -19,7 +19,7 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 
 from tests.catalogues import compiled_entries
-from tests.console.browser.place import Place
+from tests.console.browser.place import RunningPlatform
 from tests.console.browser.visitor import FAULTS, PASSWORD
 from tests.machine.conftest import within
 from tests.mfa.browser.demo import totp
@@ -78,7 +78,7 @@ def patterns(language: str) -> list[re.Pattern[str]]:
 class Traveller(Person):
     """A person with a language, a width and a theme."""
 
-    place: Place
+    place: RunningPlatform
     language = "en"
     has_scripts = True
     look = ("laptop", "light")
@@ -166,7 +166,9 @@ class Traveller(Person):
 
 
 @pytest.fixture
-def traveller(browser: webdriver.Chrome, place: Place, shop: dict[str, Any]) -> Iterator[Callable[..., Traveller]]:
+def traveller(
+    browser: webdriver.Chrome, place: RunningPlatform, shop: dict[str, Any]
+) -> Iterator[Callable[..., Traveller]]:
     """Return a function that sends a person with these attributes on the way."""
     browser.implicitly_wait(10)
     install_packages()

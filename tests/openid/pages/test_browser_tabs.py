@@ -12,7 +12,7 @@ import requests
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from tests.console.browser.place import Place
+from tests.console.browser.place import RunningPlatform
 from tests.console.browser.visitor import PASSWORD
 from tests.mfa.browser.demo import totp
 from tests.openid.pages.test_browser import register
@@ -126,7 +126,7 @@ def asks_for_a_link(person: TwoAccounts) -> None:
 
 
 @pytest.fixture
-def strict(place: Place, shop: dict[str, Any]) -> dict[str, Any]:
+def strict(place: RunningPlatform, shop: dict[str, Any]) -> dict[str, Any]:
     """A tenant that requires verified addresses and a second factor."""
     tenant = place.new_tenant("Careful Books")
     admin = {"username": tenant["admin"]["username"], "password": PASSWORD}
@@ -160,7 +160,7 @@ def test_tabs_of_two_accounts_stay_apart(traveller: Callable[..., Traveller], st
 
 
 def test_tabs_approve_devices_for_the_account_they_show(
-    traveller: Callable[..., Traveller], place: Place, shop: dict[str, Any], television: str
+    traveller: Callable[..., Traveller], place: RunningPlatform, shop: dict[str, Any], television: str
 ) -> None:
     start = traveller()
     person = TwoAccounts(start.browser, start.url, "")

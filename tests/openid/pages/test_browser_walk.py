@@ -14,7 +14,7 @@ import requests
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
-from tests.console.browser.place import Place
+from tests.console.browser.place import RunningPlatform
 from tests.console.browser.visitor import PASSWORD
 from tests.machine.conftest import within
 from tests.mfa.people import some_phone
@@ -42,7 +42,7 @@ with in_tenant(lookup.find_by_slug({!r}).tenant_id):
 
 
 @pytest.fixture(scope="module")
-def television(place: Place, shop: dict[str, Any]) -> str:
+def television(place: RunningPlatform, shop: dict[str, Any]) -> str:
     """Return the client id of an application on a device."""
     body = {"name": "Television", "type": "public", "grant_types": [DEVICE_CODE, REFRESH_TOKEN]}
     path = f"/clientms/tenants/{shop['tenant_id']}/clients"
@@ -50,7 +50,7 @@ def television(place: Place, shop: dict[str, Any]) -> str:
 
 
 @pytest.fixture(scope="module")
-def deletion(place: Place, shop: dict[str, Any]) -> None:
+def deletion(place: RunningPlatform, shop: dict[str, Any]) -> None:
     """Let the users of the shop delete their accounts."""
     body = {"settings": {"account_deletion": "on"}}
     place.call("PATCH", f"/uflow/admin/tenants/{shop['tenant_id']}/settings", body, token=shop["token"])
@@ -141,7 +141,7 @@ def sees_pages_of_one_factor(person: Traveller) -> None:
 
 @ALL_LANGUAGES
 def test_pages_of_factors(
-    traveller: Callable[..., Traveller], place: Place, shop: dict[str, Any], deletion: None, language: str
+    traveller: Callable[..., Traveller], place: RunningPlatform, shop: dict[str, Any], deletion: None, language: str
 ) -> None:
     person = traveller(language=language, look=LANGUAGES[language], email=register(place, shop))
     enters_the_password(person)
@@ -173,7 +173,7 @@ def test_pages_of_factors(
 
 @ALL_LANGUAGES
 def test_pages_of_devices(
-    traveller: Callable[..., Traveller], place: Place, shop: dict[str, Any], television: str, language: str
+    traveller: Callable[..., Traveller], place: RunningPlatform, shop: dict[str, Any], television: str, language: str
 ) -> None:
     person = traveller(language=language, look=LANGUAGES[language], email=register(place, shop))
     asked = {"client_id": television, "scope": "openid email offline_access"}
@@ -195,7 +195,7 @@ def test_pages_of_devices(
 
 @pytest.mark.parametrize("language", ["de"])
 def test_mail_link_of_another_user(
-    traveller: Callable[..., Traveller], place: Place, shop: dict[str, Any], language: str
+    traveller: Callable[..., Traveller], place: RunningPlatform, shop: dict[str, Any], language: str
 ) -> None:
     other = traveller(language=language, look=LANGUAGES[language], email=register(place, shop))
     link = other.link("verify-email")
@@ -260,7 +260,7 @@ def presses_by_keyboard(person: Person, text: str) -> None:
     raise AssertionError(f"Tab does not reach {text!r}")
 
 
-def test_sign_in_and_consent_by_keyboard(place: Place, shop: dict[str, Any], person: Person) -> None:
+def test_sign_in_and_consent_by_keyboard(place: RunningPlatform, shop: dict[str, Any], person: Person) -> None:
     email = register(place, shop)
     person.begins()
     person.reads("to continue to Book shop")

@@ -10,7 +10,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from openid.pages.urls import urlpatterns
-from tests.console.browser.place import Place
+from tests.console.browser.place import RunningPlatform
 from tests.console.browser.visitor import PASSWORD
 from tests.openid.pages.test_browser import Person, register
 from tests.openid.pages.test_browser import person as person
@@ -96,7 +96,7 @@ def signs_in(person: Person, email: str) -> None:
     person.is_at(f"{person.root}/account")
 
 
-def test_every_page_leads_on(place: Place, shop: dict[str, Any], person: Person) -> None:
+def test_every_page_leads_on(place: RunningPlatform, shop: dict[str, Any], person: Person) -> None:
     """As a bookmark, with a finished request, without cookies, and after the session has ended."""
     email = register(place, shop)
     person.opens(f"{person.root}/signin")
@@ -121,7 +121,7 @@ def test_every_page_leads_on(place: Place, shop: dict[str, Any], person: Person)
     open_each(person, query)
 
 
-def test_back_leads_on(place: Place, shop: dict[str, Any], person: Person) -> None:
+def test_back_leads_on(place: RunningPlatform, shop: dict[str, Any], person: Person) -> None:
     """From the application back to pages of the sign-in, and on from there; and back after signing out."""
     email = register(place, shop)
     person.begins()
@@ -150,7 +150,7 @@ def test_back_leads_on(place: Place, shop: dict[str, Any], person: Person) -> No
     person.is_at(f"{person.root}/signin")
 
 
-def test_language_and_times_are_the_users(place: Place, shop: dict[str, Any], person: Person) -> None:
+def test_language_and_times_are_the_users(place: RunningPlatform, shop: dict[str, Any], person: Person) -> None:
     """The link of a mail keeps its token in another language; times are in the zone of the browser."""
     command: Callable[..., Any] = person.browser.execute_cdp_cmd  # type: ignore[attr-defined]  # Chromium's driver has it
     person.opens(f"{person.root}/reset#token=of-the-mail")

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
-from tests.console.browser.place import Place
+from tests.console.browser.place import RunningPlatform
 from tests.console.browser.visitor import PASSWORD
 from tests.openid.pages.test_browser import Person, register
 from tests.openid.pages.test_browser import person as person
@@ -16,7 +16,7 @@ from userflow.accounts.grant_types import DEVICE_CODE, REFRESH_TOKEN
 pytestmark = [pytest.mark.needs("chromium", "chromedriver", "node"), pytest.mark.timeout(300)]
 
 
-def test_user_signs_a_television_in(place: Place, shop: dict[str, Any], person: Person) -> None:
+def test_user_signs_a_television_in(place: RunningPlatform, shop: dict[str, Any], person: Person) -> None:
     body = {"name": "Television", "type": "public", "grant_types": [DEVICE_CODE, REFRESH_TOKEN]}
     made = place.call("POST", f"/clientms/tenants/{shop['tenant_id']}/clients", body, token=shop["token"])
     asked = {"client_id": made["client_id"], "scope": "openid email offline_access"}

@@ -5,7 +5,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from tests.console.browser.place import Place
+from tests.console.browser.place import RunningPlatform
 from tests.console.browser.visitor import PASSWORD
 from tests.openid.pages.test_browser import Person, register
 from tests.openid.pages.test_browser import person as person
@@ -31,7 +31,7 @@ class Callback(Receiver):
         self.responses.append(parse_qs(body.decode(), strict_parsing=True))
 
 
-def test_response_is_posted_to_the_application(place: Place, shop: dict[str, Any], person: Person) -> None:
+def test_response_is_posted_to_the_application(place: RunningPlatform, shop: dict[str, Any], person: Person) -> None:
     callback = Callback()
     body = {"name": "Book shop", "type": "public", "redirect_uris": [callback.url]}
     path = f"/clientms/tenants/{shop['tenant_id']}/clients"

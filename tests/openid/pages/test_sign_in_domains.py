@@ -13,7 +13,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.common.virtual_authenticator import Protocol, Transport, VirtualAuthenticatorOptions
 
 from tests.browsers import start_chromium
-from tests.console.browser.place import Place
+from tests.console.browser.place import RunningPlatform
 from tests.console.browser.visitor import PASSWORD, Visitor
 
 pytestmark = [pytest.mark.needs("chromium", "chromedriver"), pytest.mark.timeout(300)]
@@ -37,7 +37,7 @@ class Shop:
 
 
 @pytest.fixture(scope="module")
-def shops(place: Place) -> list[Shop]:
+def shops(place: RunningPlatform) -> list[Shop]:
     """Two tenants; DNS is tested elsewhere."""
     made = []
     for name in ("Maple Books", "Oak Tools"):
@@ -129,7 +129,9 @@ def test_passkeys_belong_to_one_domain(mapped: webdriver.Chrome, shops: list[Sho
         person.reads(shop.email)
 
 
-def test_pages_of_the_slug_lead_to_the_domain(mapped: webdriver.Chrome, place: Place, shops: list[Shop]) -> None:
+def test_pages_of_the_slug_lead_to_the_domain(
+    mapped: webdriver.Chrome, place: RunningPlatform, shops: list[Shop]
+) -> None:
     for shop in shops:
         mapped.get(f"{place.url}/t/{shop.tenant['slug']}/register")
         assert mapped.current_url == f"{shop.origin}/register"

@@ -15,6 +15,7 @@ from psycopg.errors import UniqueViolation
 
 from tenants.copies import databases, dumps
 from tenants.database_servers import servers
+from tenants.database_servers.queries import connection_to
 from tenants.models import TenantDatabase
 from tests.tenants.conftest import run_command
 from tests.world import TestTenant
@@ -35,7 +36,7 @@ def mapping_of(tenant: TestTenant) -> TenantDatabase:
 
 
 def indexes(mapping: TenantDatabase, database: str = "") -> list[str]:
-    with databases.connection_to(mapping.server, database or mapping.name) as raw:
+    with connection_to(mapping.server, database or mapping.name) as raw:
         return [name for (name,) in raw.execute(VALID).fetchall()]
 
 
@@ -46,7 +47,7 @@ def searched(tenant: TestTenant, **query: Any) -> list[str]:
 
 
 def server_has_extension(mapping: TenantDatabase) -> bool:
-    with databases.connection_to(mapping.server, mapping.name) as raw:
+    with connection_to(mapping.server, mapping.name) as raw:
         return dumps.has_extension(raw)
 
 
@@ -90,7 +91,7 @@ def test_index_of_a_killed_command_is_created_again(new_tenant: Callable[[], Tes
     mapping = mapping_of(own)
     for name in ("one", "two"):
         own.register(f"{name}@{own.slug}.example.com", name="Same Name")
-    with databases.connection_to(mapping.server, mapping.name) as raw, pytest.raises(UniqueViolation):
+    with connection_to(mapping.server, mapping.name) as raw, pytest.raises(UniqueViolation):
         # What remains of this one is not valid, as of one whose command was killed.
         raw.execute("CREATE UNIQUE INDEX CONCURRENTLY end_user_name_trigram ON userflow_enduser (name)")
     [outcome] = index_text_search(only=[own.slug])
@@ -102,7 +103,7 @@ def test_index_of_a_killed_command_is_created_again(new_tenant: Callable[[], Tes
 def test_missing_permission_is_named(new_tenant: Callable[[], TestTenant]) -> None:
     own = new_tenant()
     mapping = mapping_of(own)
-    with databases.connection_to(mapping.server, mapping.name) as raw:
+    with connection_to(mapping.server, mapping.name) as raw:
         # The owner of a database creates trusted extensions with this privilege. A superuser needs none.
         raw.execute(sql.SQL("REVOKE CREATE ON DATABASE {} FROM CURRENT_USER").format(sql.Identifier(mapping.name)))
         [(superuser,)] = raw.execute("SELECT usesuper FROM pg_user WHERE usename = current_user").fetchall()
@@ -145,7 +146,7 @@ def test_restore_leaves_indexes_out_without_extension(new_tenant: Callable[[], T
     index_text_search(only=[own.slug])
     if not there:
         # As in the file of a server that has it. It is the names that the restoring server goes by.
-        with databases.connection_to(mapping.server, mapping.name) as raw:
+        with connection_to(mapping.server, mapping.name) as raw:
             for name in BOTH:
                 raw.execute(sql.SQL("CREATE INDEX {} ON userflow_enduser (name)").format(sql.Identifier(name)))
     assert indexes(mapping) == BOTH
@@ -158,5 +159,5 @@ def test_restore_leaves_indexes_out_without_extension(new_tenant: Callable[[], T
 
 
 def rows_of(mapping: TenantDatabase, database: str) -> dict[str, int]:
-    with databases.connection_to(mapping.server, database) as raw:
+    with connection_to(mapping.server, database) as raw:
         return databases.row_counts(raw)

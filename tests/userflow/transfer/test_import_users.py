@@ -25,6 +25,12 @@ def stored(tenant: TestTenant, email: str) -> EndUser:
         return EndUser.objects.get(email=email)
 
 
+def test_import_stores_the_local_provider_in_one_spelling(tenant: TestTenant, tmp_path: Path) -> None:
+    email = address()
+    ended = run("import_users", slug(tenant), jsonl(tmp_path / "people.jsonl", {"email": email, "provider": "Local"}))
+    assert (ended.code, stored(tenant, email).provider) == (0, "local")
+
+
 @pytest.mark.usefixtures("production_hashes")
 def test_imported_hash_signs_in_and_is_replaced(tenant: TestTenant, tmp_path: Path) -> None:
     kinds = ("bcrypt 2b", "scrypt (PHC)", "pbkdf2 sha256 (passlib)", "argon2id (PHC)", "argon2id (Django)")

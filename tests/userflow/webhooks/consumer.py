@@ -11,7 +11,7 @@ from tests.receiver import Receiver
 
 
 @dataclass
-class Seen:
+class ReceivedDelivery:
     """A received delivery."""
 
     id: str
@@ -29,15 +29,15 @@ class Consumer(Receiver):
     """Respond as told: `respond` takes the delivery's event and returns a status and headers."""
 
     respond: Callable[[dict[str, Any]], tuple[int, dict[str, str]]] = field(default=lambda event: (204, {}))
-    seen: list[Seen] = field(default_factory=list)
+    seen: list[ReceivedDelivery] = field(default_factory=list)
 
     def decide(self, body: bytes) -> tuple[int, dict[str, str]]:
         return self.respond(json.loads(body))
 
     def keep(self, body: bytes, headers: dict[str, str], status: int) -> None:
-        self.seen.append(Seen(headers["webhook-id"], body, headers, status))
+        self.seen.append(ReceivedDelivery(headers["webhook-id"], body, headers, status))
 
-    def taken(self) -> list[Seen]:
+    def taken(self) -> list[ReceivedDelivery]:
         """The deliveries that got a 2xx response."""
         return [each for each in self.seen if 200 <= each.answered < 300]
 
@@ -48,13 +48,13 @@ class Consumer(Receiver):
         """The names in the accepted events, each once, in the order of their first delivery."""
         return list(dict.fromkeys(each.event["data"].get("name", "") for each in self.taken()))
 
-    def wait_for(self, number: int, *, seconds: float = 60.0) -> list[Seen]:
+    def wait_for(self, number: int, *, seconds: float = 60.0) -> list[ReceivedDelivery]:
         """Wait until this number of different messages was accepted."""
         self.await_accepted(number, seconds)
         return self.taken()
 
 
-def verifies(seen: Seen, secret: str) -> bool:
+def verifies(seen: ReceivedDelivery, secret: str) -> bool:
     """Return whether the public library accepts the signature."""
     try:
         Webhook(secret).verify(seen.body, seen.headers)

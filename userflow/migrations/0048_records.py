@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("userflow", "0045_require_nonce"),
+        ("userflow", "0047_enrollment_of_sessions"),
     ]
 
     # The table is in tenants' databases, where `migrate_tenants` fills it; the column in the global one.
