@@ -15,6 +15,8 @@ from django.db.models.functions import Cast
 from django.utils.timezone import now
 
 from identity_platform.audit.models import ChainHead
+from identity_platform.postgresql.statement_timeout import no_timeout
+from identity_platform.postgresql.transactions import lift_timeouts
 from tenants.entering.router import GLOBAL_ALIAS, lives_in_tenant
 from tenants.journals import audit_trails
 from tenants.journals.audit_trails import Owner, TrailUnreachable, opened, reachable
@@ -93,11 +95,13 @@ def _purge_model(model: type[Model], alias: str, seen: Callable[[int], None]) ->
     expired = cast(Expiring, model).expired(now())
     total = 0
     while True:
-        # By primary key, so that a batch has a fixed size.
-        keys = list(model._base_manager.filter(expired).values_list("pk", flat=True)[:AT_ONCE])
-        if not keys:
-            return total
-        with transaction.atomic(using=alias):
+        with no_timeout(), transaction.atomic(using=alias):
+            # Some tables have no index on the time, so the last look reads all of them.
+            lift_timeouts(alias)
+            # By primary key, so that a batch has a fixed size.
+            keys = list(model._base_manager.filter(expired).values_list("pk", flat=True)[:AT_ONCE])
+            if not keys:
+                return total
             # With the condition: a session may have been refreshed since.
             gone, by_model = model._base_manager.filter(expired, pk__in=keys).delete()
         total += by_model.get(model._meta.label, 0)

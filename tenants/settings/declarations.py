@@ -1,6 +1,7 @@
 """The settings of a tenant: one declaration each. `values` validates them.
 
-The API document, the table in `docs/operating-tenants.md` and the console's form are made from the declarations.
+The API document and the console's form are made from the declarations; a test compares the table in
+`docs/operating-tenants.md`.
 """
 
 import json
@@ -117,12 +118,13 @@ class Setting:
     bounded: bool = False
     # The default can be null.
     nullable: bool = False
-    # Text that decides neither where the users' mails lead nor where their passkeys are used. Other text counts as deciding it.
+    # Text and lists that decide neither where tokens and mails lead, nor where passkeys are used, nor what tokens say about
+    # users. Others count as deciding it.
     harmless: bool = False
 
     @property
     def routes(self) -> bool:
-        """Return whether it decides where tokens of the tenant's users are sent: those who change it could take them."""
+        """Return whether it decides where tokens of the tenant's users are sent, or what tokens say about users."""
         return not (self.harmless or isinstance(self.field, Boolean | Choice | Integer))
 
 

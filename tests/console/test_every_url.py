@@ -136,7 +136,8 @@ def patterns(resolver: URLResolver) -> Iterator[URLPattern]:
 
 def urls() -> list[URLPattern]:
     """Return every page of the console except the one that responds to unknown paths."""
-    (console,) = [each for each in get_resolver().url_patterns if getattr(each, "namespace", None) == "admin"]
+    (index,) = get_resolver().url_patterns
+    (console,) = [each for each in index.url_patterns if getattr(each, "namespace", None) == "admin"]
     return [each for each in patterns(console) if each.name is not None]
 
 

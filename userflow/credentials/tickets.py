@@ -108,12 +108,14 @@ def _unused_of_session(realm: Realm, user: Account, digest: bytes) -> Ticket | N
     return EndUserTicket(digest=digest, purpose=ENROLLMENT, user_id=user.pk, expires_at=expires_at)
 
 
+def _with_enrollment(user_id: UUID) -> QuerySet[EndUserSession]:
+    """Return the end user's sessions that have opened enrollment, until that is ended."""
+    return EndUserSession._default_manager.filter(user_id=user_id).exclude(enrollment_network=None)
+
+
 def _sign_ins(user_id: UUID) -> QuerySet[EndUserSession]:
-    """Return the end user's sessions that have opened enrollment and whose ticket and window have not expired."""
-    opened_after = now() - LOGIN_WINDOW
-    return EndUserSession._default_manager.filter(user_id=user_id, created_at__gt=opened_after).exclude(
-        enrollment_network=None
-    )
+    """Return those of them whose ticket and window have not expired."""
+    return _with_enrollment(user_id).filter(created_at__gt=now() - LOGIN_WINDOW)
 
 
 def _valid(realm: Realm, digest: bytes | memoryview, **conditions: object) -> QuerySet[Ticket]:
@@ -203,7 +205,7 @@ def new_window(realm: Realm, user: Account, *, cause: str) -> EnrollmentWindow:
 def is_window_open(realm: Realm, user_id: UUID, *, causes: Collection[str] = ()) -> bool:
     """Return whether the caller's network may enroll for this user, by a window of any cause or of one of `causes`.
 
-    That of a session is open if it is the newest sign-in.
+    That of a session is open until the session ends or a later sign-in comes from another network.
     """
     network = window_network(realm)
     if not network:
@@ -211,20 +213,9 @@ def is_window_open(realm: Realm, user_id: UUID, *, causes: Collection[str] = ())
     windows = realm.windows._default_manager.filter(user_id=user_id, network=network, expires_at__gt=now())
     if causes:
         return windows.filter(cause__in=causes).exists()
-    return windows.exists() or (realm is END_USERS and _newest_sign_in_is_from(network, user_id))
-
-
-def _newest_sign_in_is_from(network: str, user_id: UUID) -> bool:
-    """Return whether the newest sign-in came from this network and its session is active.
-
-    The opener of a window need not be the user, so any later sign-in closes it; one that waits for a factor has no session, and
-    a window of its own.
-    """
-    session = _sign_ins(user_id).order_by("-created_at").first()
-    if session is None or session.ended_at is not None or session.enrollment_network != network:
-        return False
-    later = EndUserTicket._default_manager.filter(user_id=user_id, created_at__gt=session.created_at)
-    return not later.exclude(login_digest=None).exists()
+    return windows.exists() or (
+        realm is END_USERS and _sign_ins(user_id).filter(ended_at=None, enrollment_network=network).exists()
+    )
 
 
 def let_enroll(session: EndUserSession) -> str:
@@ -260,6 +251,8 @@ def _open_enrollment(realm: Realm, user: Account, *, cause: str, login: str | No
     if cause == LOGIN:
         # The opener of a window at another address need not be the user.
         realm.windows._default_manager.filter(user_id=user.pk).exclude(network=window.network).delete()
+        if realm is END_USERS:
+            _with_enrollment(user.pk).exclude(enrollment_network=window.network).update(enrollment_network="")
     if window.network:
         window.save(force_insert=True)
     ticket, token = new_ticket(realm, user, ENROLLMENT)
@@ -292,4 +285,5 @@ def close_windows(realm: Realm, user_id: UUID) -> None:
     """
     realm.windows._default_manager.filter(user_id=user_id).delete()
     if realm is END_USERS:
-        _sign_ins(user_id).update(enrollment_digest=None, enrollment_network=None)
+        # Without the time: another instance, whose clock is behind, may still take one that has expired here.
+        _with_enrollment(user_id).update(enrollment_digest=None, enrollment_network=None)

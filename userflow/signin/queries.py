@@ -75,6 +75,10 @@ WITH owner AS (
 ), closed_windows AS (
   DELETE FROM userflow_enduserenrollmentwindow w USING owner
   WHERE w.user_id = owner.id AND w.network <> %(session_enrollment_network)s::text
+), closed_windows_of_sessions AS (
+  UPDATE userflow_endusersession s SET enrollment_network = '' FROM owner
+  WHERE s.user_id = owner.id AND s.created_at > now() - interval '1 day'
+    AND s.enrollment_network NOT IN ('', %(session_enrollment_network)s::text)
 ), cleared_attempts AS (
   UPDATE userflow_enduserattempts a SET failures = 0, locked_until = NULL FROM owner
   WHERE a.subject = owner.id::text AND a.factor = %(factor)s AND a.caller = %(caller)s

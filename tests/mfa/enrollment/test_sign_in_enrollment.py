@@ -112,6 +112,28 @@ def test_new_password_ends_ticket_and_window_of_the_session_that_stays(ann: Test
     assert not begins(ann)
 
 
+def test_ticket_that_has_expired_by_another_clock_ends_too(ann: TestUser) -> None:
+    login = ann.sign_in(ann.api)
+    # By the clock of the instance that ends it, which is ahead.
+    ann.minutes_pass(20)
+    api = Api(token=login.json()["access_token"])
+    body = {"current_password": PASSWORD, "new_password": "another horse 8 battery"}
+    assert api.post("/authmgr/profile/password", body).status_code == 200
+    ann.minutes_pass(-20)
+    assert not begins(ann, login)
+    assert not begins(ann)
+
+
+def test_earlier_sign_in_of_a_clock_that_is_ahead_keeps_no_window(ann: TestUser) -> None:
+    elsewhere = Api()
+    ann.sign_in(ann.api)
+    # By the clock of the instance of the first one it is the newer one.
+    ann.minutes_pass(-2)
+    ann.sign_in(elsewhere)
+    assert not begins(ann)
+    assert begins(ann, api=elsewhere)
+
+
 def test_removed_factor_leaves_no_ticket_and_no_window(ann: TestUser) -> None:
     login = ann.sign_in(ann.api)
     token = login.json()["access_token"]
