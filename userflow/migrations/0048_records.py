@@ -8,7 +8,7 @@ class Migration(migrations.Migration):
         ("userflow", "0047_enrollment_of_sessions"),
     ]
 
-    # The table is in tenants' databases, where `migrate_tenants` fills it; the column in the global one.
+    # The tables are in tenants' databases, where `migrate_tenants` fills that of clients; the column in the global one.
     operations = [
         migrations.CreateModel(
             name="TenantClient",
@@ -81,5 +81,13 @@ class Migration(migrations.Migration):
             model_name="client",
             name="revision",
             field=models.PositiveBigIntegerField(db_default=1, default=1, editable=False),
+        ),
+        migrations.CreateModel(
+            name="TenantRevokedToken",
+            fields=[
+                ("jti", models.CharField(max_length=64, primary_key=True, serialize=False)),
+                ("expires_at", models.DateTimeField()),
+            ],
+            options={"indexes": [models.Index(fields=["expires_at"], name="tenant_revoked_token_expiry")]},
         ),
     ]

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from django.db import models
 
-from identity_platform.restoring import AfterRestore, Journaled, RestoredRow, Revocation
+from identity_platform.restoring import AfterRestore, Journaled, NoAuthority, RestoredRow, Revocation
 from tenants.models import TenantModel
 from userflow.accounts.session_models import Expiring
 
@@ -61,11 +61,27 @@ class TenantSigningKey(SigningKeyBase, TenantModel):
             cls._base_manager.filter(pk=match.pk).update(verifies_until=match.ends_at)
 
 
-class RevokedToken(Expiring):
+class RevokedTokenBase(Expiring):
     """A client's access token that was revoked before it expired (RFC 7009). A user's tokens end with the session."""
 
     jti = models.CharField(max_length=64, primary_key=True)
     expires_at = models.DateTimeField()
 
     class Meta:
+        abstract = True
+
+
+class RevokedToken(RevokedTokenBase):
+    """In the global database, where the tokens of clients are verified."""
+
+    class Meta:
         indexes = [models.Index(fields=["expires_at"], name="revoked_token_expiry")]
+
+
+class TenantRevokedToken(RevokedTokenBase, TenantModel):
+    """The same in the tenant's own database, for the release that verifies the tokens of clients there. Not read yet."""
+
+    after_restore: ClassVar[AfterRestore] = NoAuthority("A row takes authority away, and none is read yet.")
+
+    class Meta:
+        indexes = [models.Index(fields=["expires_at"], name="tenant_revoked_token_expiry")]

@@ -9,6 +9,7 @@ from django.db import transaction
 from identity_platform.audit.origin import set_actor
 from identity_platform.audit.writer import record_for_platform
 from tenants.entering import lookup
+from tenants.entering.context import in_tenant
 from tenants.errors import TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow.accounts import principals
@@ -21,7 +22,7 @@ from userflow.sessions import verify as state
 from userflow.sessions.client_authentication import Credential, KnownClient, StoredClient, authenticate_client
 from userflow.sessions.ending import end_sessions
 from userflow.sessions.issue import TokenPair
-from userflow.sessions.models import RevokedToken
+from userflow.sessions.models import RevokedToken, TenantRevokedToken
 from userflow.sessions.sender_constraint import binding_of, token_type_of
 from userflow.sessions.token_classes import InvalidToken, claims_of, may_use_platform, verified_claims
 
@@ -119,15 +120,18 @@ def revoke_token(
 
 def revoke_client_token(claims: Claims) -> None:
     """Reject the client's access token with these claims from the next request on."""
-    expires_at = moment(claims["exp"])
+    expires_at, tenant_id = moment(claims["exp"]), UUID(claims["tenant_id"])
     assert expires_at is not None  # a verified token always has one
     with transaction.atomic():
         RevokedToken.objects.bulk_create(
             [RevokedToken(jti=claims["jti"], expires_at=expires_at)], ignore_conflicts=True
         )
-        record_for_platform(
-            "client_token.revoked", tenant_id=UUID(claims["tenant_id"]), target=("client", claims["sub"])
-        )
+        record_for_platform("client_token.revoked", tenant_id=tenant_id, target=("client", claims["sub"]))
+        # Committed before the global one: if it fails, nothing has changed.
+        with in_tenant(tenant_id):
+            TenantRevokedToken.objects.bulk_create(
+                [TenantRevokedToken(jti=claims["jti"], expires_at=expires_at)], ignore_conflicts=True
+            )
 
 
 def end_client_tokens(*, principal: Principal, everywhere: bool) -> None:
