@@ -230,6 +230,8 @@ class TenantDatabase(models.Model):
     schema_version = models.CharField(max_length=40, blank=True, default="")
     # Raised when another database becomes the tenant's, by a move or a restore.
     placement_revision = models.PositiveBigIntegerField(default=1, db_default=1, editable=False)
+    # Whether rights were taken away while the database was away: its copies still have them (`tenants.records`).
+    copies_lag = models.BooleanField(default=False, db_default=False, editable=False)
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:
@@ -237,6 +239,7 @@ class TenantDatabase(models.Model):
         indexes = [
             models.Index(fields=["status"], name="tenant_database_status"),
             models.Index(fields=["schema_version"], name="tenant_database_version"),
+            models.Index(fields=["tenant"], name="tenant_copies_lag", condition=models.Q(copies_lag=True)),
         ]
 
     def __str__(self) -> str:

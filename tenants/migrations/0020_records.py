@@ -20,6 +20,15 @@ class Migration(migrations.Migration):
             field=models.PositiveBigIntegerField(db_default=1, default=1, editable=False),
         ),
         migrations.AddField(
+            model_name="tenantdatabase",
+            name="copies_lag",
+            field=models.BooleanField(db_default=False, default=False, editable=False),
+        ),
+        migrations.AddIndex(
+            model_name="tenantdatabase",
+            index=models.Index(condition=models.Q(("copies_lag", True)), fields=["tenant"], name="tenant_copies_lag"),
+        ),
+        migrations.AddField(
             model_name="tenantrecord",
             name="applied_epoch",
             field=models.PositiveBigIntegerField(db_default=0, default=0),

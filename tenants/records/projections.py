@@ -212,6 +212,8 @@ def _in_database(mapping: TenantDatabase, write: Callable[[], Value], *, direct:
         # With an older schema, migrate_tenants writes it.
         if not isinstance(problem, ProgrammingError):
             log.warning("record_lags", tenant=str(mapping.pk), cause=why(problem), next="apply_records")
+        # In the transaction of the change: until all copies are written.
+        TenantDatabase.objects.filter(pk=mapping.pk).update(copies_lag=True)
         return None
 
 

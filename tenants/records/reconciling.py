@@ -26,7 +26,9 @@ def apply_all(tenant_id: UUID, *, direct: bool = False) -> int:
     """Write all copies of the tenant that are behind, in one global transaction; return how many. See `Projection.apply`."""
     mapping = TenantDatabase.objects.select_related("server").get(pk=tenant_id)
     with transaction.atomic(), entered(mapping, direct=direct):
-        return TENANTS.apply(tenant_id, direct=direct) + apply_others(tenant_id, direct=direct)
+        written = TENANTS.apply(tenant_id, direct=direct) + apply_others(tenant_id, direct=direct)
+        TenantDatabase.objects.filter(pk=tenant_id, copies_lag=True).update(copies_lag=False)
+        return written
 
 
 def apply_others(tenant_id: UUID, *, direct: bool = False, newer: bool = False) -> int:
@@ -55,24 +57,23 @@ class Round:
     ) -> tuple[int, list[str]]:
         """Write the copies that are behind of the next tenants; return the number of copies, and error messages.
 
-        A tenant whose database is away does not stop the others: a later round visits it. `until` returns whether to stop.
+        Tenants that are known to lag come first. One whose database is away does not stop the others: a later round visits it.
+        `until` returns whether to stop.
         """
         mappings = TenantDatabase.objects.filter(status__in=allowing(Purpose.RECORD))
         mappings = mappings.exclude(server__in=operating_modes.closed_servers()).exclude(server__health__responds=False)
-        if self._last is not None:
-            mappings = mappings.filter(pk__gt=self._last)
-        due = list(mappings.order_by("pk").values_list("pk", "tenant__slug")[:limit])
+        by_id = mappings.order_by("pk").values_list("pk", "tenant__slug")
+        lagging = list(by_id.filter(copies_lag=True)[:limit])
+        due = list((by_id if self._last is None else by_id.filter(pk__gt=self._last))[:limit])
         written = 0
         problems: list[str] = []
-        for tenant_id, slug in due:
+        for tenant_id, slug in dict.fromkeys([*lagging, *due]):
             if until():
                 return written, problems
-            self._last = tenant_id
             try:
-                if _is_behind(tenant_id):
+                if (tenant_id, slug) in lagging or _is_behind(tenant_id):
                     written += apply_all(tenant_id)
             except Exception as problem:
                 problems.append(f"{slug}: {why(problem)}")
-        if len(due) < limit:
-            self._last = None
+        self._last = due[-1][0] if len(due) == limit else None
         return written, problems

@@ -243,9 +243,11 @@ def test_suspension_does_not_need_the_database(operator: Api, new_tenant: New) -
         assert patch(operator, tenant, status="suspended").json()["status"] == "suspended"
         assert patch(operator, tenant, status="active").status_code == 503
     assert (record_of(tenant).status, record_of(tenant).revision) == ("active", 1)
-    assert stored(tenant).revision > 1
-    round_of_all()
+    assert (stored(tenant).revision, stored(tenant).database.copies_lag) == (2, True)
+    # Before all others: it is not the turn of any tenant.
+    Round().apply_next(1)
     assert (record_of(tenant).status, differing(tenant)) == ("suspended", [])
+    assert stored(tenant).database.copies_lag is False
 
 
 def test_suspension_does_not_need_the_schema(operator: Api, new_tenant: New) -> None:
