@@ -11,10 +11,11 @@ from django.utils.timezone import now
 
 from identity_platform.audit.models import PlatformEvent, TenantEvent
 from tenants.entering.context import in_tenant
+from tests.tenants.faults.test_one_tenant import gone
 from tests.userflow.sessions.clients import basic, form, make_client, own_token
 from tests.userflow.sessions.test_refresh import refresh
 from tests.world import Api, TestTenant, capture_statements, sign_in_admin
-from userflow.sessions.models import RevokedToken, SigningKey
+from userflow.sessions.models import RevokedToken, SigningKey, TenantRevokedToken
 
 REVOKE, INTROSPECT = "/authmgr/token/revoke", "/authmgr/token/introspect"
 VALIDATE = "/authmgr/validate"
@@ -53,6 +54,20 @@ def test_revoke_of_client_token_ends_only_that_one(tenant: TestTenant) -> None:
     assert Api(token=one + "=").get(VALIDATE).status_code == 401
     assert revoke(one, headers=basic(client)).status_code == 200
     assert PlatformEvent.objects.filter(action="client_token.revoked", target_id=client["id"]).count() == 2
+
+
+def test_revocation_of_client_token_is_stored_in_both_databases(new_tenant: Any) -> None:
+    tenant = new_tenant()
+    client = make_client(tenant)
+    token = own_token(client)
+    jti = jwt.decode(token, options={"verify_signature": False})["jti"]
+    with gone(tenant):
+        assert revoke(token, headers=basic(client)).status_code == 503
+        assert not RevokedToken.objects.filter(jti=jti).exists()
+    assert revoke(token, headers=basic(client)).status_code == 200
+    assert RevokedToken.objects.filter(jti=jti).exists()
+    with in_tenant(tenant.id):
+        assert TenantRevokedToken.objects.filter(jti=jti).exists()
 
 
 def test_revoke_of_admin_token_needs_no_client(new_tenant: Any) -> None:
