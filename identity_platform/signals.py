@@ -6,3 +6,7 @@ from django.dispatch import Signal
 
 # A worker process of the server is about to serve requests. Sent in that process, without arguments.
 worker_starting: Final = Signal()
+
+# Every few seconds, and at the end of a worker process, in a thread of it that may use the global database. Sent without
+# arguments. A receiver raises nothing.
+worker_resting: Final = Signal()

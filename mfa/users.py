@@ -8,8 +8,9 @@ from identity_platform.api.errors import ValidationFailed
 from identity_platform.crypto import hash_token
 from mfa.errors import UnknownEmail
 from tenants.entering import lookup
+from tenants.entering.context import in_tenant
 from tenants.states import Purpose
-from userflow.accounts.models import Account, AdminUser, Client
+from userflow.accounts.models import Account, AdminUser, TenantClient
 from userflow.accounts.realms import ADMINS, Realm
 from userflow.credentials import attempts
 from userflow.signin.caller import Caller, id_in
@@ -75,7 +76,7 @@ def is_exempt(realm: Realm, caller: Caller, email: str | None, *, mfa_token: str
 def check_tenant(user: Account) -> None:
     """Raise TenantSuspended for an admin of a tenant that lets no admins in."""
     if isinstance(user, AdminUser) and user.tenant_id is not None:
-        lookup.find(user.tenant_id).check(Purpose.READ)
+        lookup.find_row(user.tenant_id).check(Purpose.READ)
 
 
 def raise_unknown_email() -> NoReturn:
@@ -88,11 +89,13 @@ def check_client(client_id: UUID | None, tenant_id: UUID | None) -> None:
     """Raise ValidationFailed (400) if the request names a client that is not an active one of the tenant."""
     if client_id is None or tenant_id is None:
         return
-    if not Client.objects.filter(pk=client_id, tenant_id=tenant_id, active=True).exists():
+    with in_tenant(tenant_id, Purpose.READ):
+        is_active = TenantClient.objects.filter(pk=client_id, active=True).exists()
+    if not is_active:
         raise ValidationFailed(details={"client_id": ["No active client of this tenant has this id."]})
 
 
 def settings_of(realm: Realm, user: Account) -> dict[str, object]:
     """Return the tenant settings that apply to the user; none for operators."""
     tenant_id = user.home_tenant_id
-    return lookup.find(tenant_id).settings if tenant_id else {}
+    return lookup.find_row(tenant_id).settings if tenant_id else {}

@@ -3,54 +3,59 @@
 from uuid import UUID
 
 from authlib.oauth2.rfc6749 import ClientMixin
-from django.db import connection
 
 from identity_platform.audit.origin import set_tenant
 from identity_platform.postgresql.model_columns import ModelColumns
 from identity_platform.postgresql.statements import fetch_row
 from tenants.entering import lookup
 from tenants.entering.lookup import TenantContext
+from tenants.entering.target import TENANT_ALIAS, in_target
+from tenants.errors import UnknownTenant
 from userflow.accounts.client_fields import CONFIDENTIAL
 from userflow.accounts.grant_types import AUTHORIZATION_CODE, may_use
-from userflow.accounts.models import Client
+from userflow.accounts.models import TenantClient
 from userflow.clients.redirects import matches
 from userflow.ids import FORM
 from userflow.sessions.client_authentication import KnownClient
 
-CLIENT = ModelColumns(Client)
-_FIND_CLIENT = f"SELECT {CLIENT.of('c')} FROM userflow_client c WHERE c.id = %s AND c.tenant_id = %s AND c.active"
+CLIENT = ModelColumns(TenantClient)
+_FIND_CLIENT = f"SELECT {CLIENT.of('c')} FROM userflow_tenantclient c WHERE c.id = %s AND c.active"
 _CLIENT_AND_TENANT = f"""
-SELECT {lookup.COLUMNS},
-  {CLIENT.of("c")}
-FROM userflow_client c JOIN tenants_tenant t ON t.id = c.tenant_id {lookup.JOINS}
-WHERE c.id = %s AND c.active
+SELECT {lookup.RECORD_COLUMNS}, c.id IS NOT NULL, {CLIENT.of("c")}
+FROM {lookup.RECORD_TABLE} r LEFT JOIN userflow_tenantclient c ON c.id = %s AND c.active
 """
 
 
-def find_client(tenant: TenantContext, client_id: str | UUID | None) -> Client | None:
+def find_client(tenant: TenantContext, client_id: str | UUID | None) -> TenantClient | None:
     """Return the active client of this tenant, or None: another tenant's is as unknown as one that does not exist."""
     if client_id is None or not FORM.fullmatch(str(client_id)):
         return None
-    row = fetch_row("default", _FIND_CLIENT, [UUID(str(client_id)), tenant.tenant_id])
-    return None if row is None else CLIENT.row(connection.alias, row)
+    with in_target(tenant.target):
+        row = fetch_row(TENANT_ALIAS, _FIND_CLIENT, [UUID(str(client_id))])
+    return None if row is None else CLIENT.row(TENANT_ALIAS, row)
 
 
-def find_client_with_tenant(client_id: str | None) -> tuple[Client, TenantContext] | None:
+def find_client_with_tenant(client_id: str | None) -> tuple[TenantClient, TenantContext] | None:
     """Return an active client with its tenant, unless that is deleted."""
     if client_id is None or not FORM.fullmatch(client_id):
         return None
-    row = fetch_row("default", _CLIENT_AND_TENANT, [UUID(client_id)])
-    if row is None:
+    tenant_id = lookup.tenant_of_client(UUID(client_id))
+    if tenant_id is None:
         return None
-    tenant = lookup.from_row(row[: lookup.WIDTH])
-    set_tenant(tenant.tenant_id, UUID(client_id))
-    return None if tenant.status in lookup.GONE else (CLIENT.row(connection.alias, row[lookup.WIDTH :]), tenant)
+    try:
+        tenant, (is_active, *columns) = lookup.read_with_record(tenant_id, _CLIENT_AND_TENANT, [UUID(client_id)])
+    except UnknownTenant:
+        return None
+    if not is_active:
+        return None
+    set_tenant(tenant_id, UUID(client_id))
+    return CLIENT.row(TENANT_ALIAS, columns), tenant
 
 
 class ProtocolClient(ClientMixin):  # type: ignore[misc]  # Authlib is not typed
     """A client as Authlib asks about it."""
 
-    def __init__(self, client: Client | KnownClient) -> None:
+    def __init__(self, client: TenantClient | KnownClient) -> None:
         self.client = client
 
     def get_client_id(self) -> str:
@@ -66,11 +71,11 @@ class ProtocolClient(ClientMixin):  # type: ignore[misc]  # Authlib is not typed
     @property
     def requires_pkce(self) -> bool:
         """Whether an authorization request of the client needs PKCE: always that of a public one."""
-        return not isinstance(self.client, Client) or self.client.type != CONFIDENTIAL or self.client.require_pkce
+        return not isinstance(self.client, TenantClient) or self.client.type != CONFIDENTIAL or self.client.require_pkce
 
     def check_redirect_uri(self, redirect_uri: str) -> bool:
         # At the authorization endpoint only: a code's address is compared with the one of its request.
-        return isinstance(self.client, Client) and matches(self.client.redirect_uris, redirect_uri)
+        return isinstance(self.client, TenantClient) and matches(self.client.redirect_uris, redirect_uri)
 
     def check_response_type(self, response_type: str) -> bool:
         return self.check_grant_type(AUTHORIZATION_CODE)

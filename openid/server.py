@@ -20,7 +20,7 @@ from openid.clients import ProtocolClient
 from openid.errors import RequestRejected
 from openid.models import AuthorizationCode
 from userflow.accounts.grant_types import AUTHORIZATION_CODE
-from userflow.accounts.models import Client
+from userflow.accounts.models import TenantClient
 from userflow.oauth_errors import InvalidGrant, InvalidRequest, UnauthorizedClient
 from userflow.sessions.client_authentication import KnownClient
 
@@ -131,7 +131,7 @@ class _CodeGrant(AuthorizationCodeGrant):  # type: ignore[misc]  # Authlib is no
 class TenantServer(AuthorizationServer):  # type: ignore[misc]  # Authlib is not typed
     """The server for one request of a client that is known already."""
 
-    def __init__(self, client: Client | KnownClient, exchange: CodeExchange | None = None) -> None:
+    def __init__(self, client: TenantClient | KnownClient, exchange: CodeExchange | None = None) -> None:
         super().__init__()
         self.client = ProtocolClient(client)
         self.exchange = exchange
@@ -150,7 +150,7 @@ class TenantServer(AuthorizationServer):  # type: ignore[misc]  # Authlib is not
         """Send none."""
 
 
-def check_authorization_request(client: Client, parameters: dict[str, str]) -> None:
+def check_authorization_request(client: TenantClient, parameters: dict[str, str]) -> None:
     """Check response type, grant type and code challenge of a request to the authorization endpoint. Raises RequestRejected."""
     try:
         TenantServer(client).get_consent_grant(_Request("GET", parameters))

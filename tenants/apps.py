@@ -20,9 +20,11 @@ class TenantsConfig(AppConfig):
         from tenants.database_servers import transport  # noqa: F401  # importing registers the checks
         from tenants.entering import lookup
         from tenants.journals import revocations
-        from tenants.signals import revocations_noted
+        from tenants.records import reconciling
+        from tenants.signals import copies_needed, revocations_noted
 
         revocations_noted.connect(revocations.deliver_noted)
+        copies_needed.connect(reconciling.apply_lagging)
         lookup.cache_per_request()
         add_collector("platform", metrics.collect)
         worker_starting.connect(_lease_connections)

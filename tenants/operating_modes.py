@@ -6,12 +6,14 @@ do the work that the mode is for. A process reads the modes at most once a secon
 seconds.
 """
 
+import math
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
+from uuid import UUID
 
 import psycopg
 import structlog
@@ -46,26 +48,49 @@ class ActiveModes:
 
     platform: ActiveMode | None = None
     servers: Mapping[int, ActiveMode] = field(default_factory=dict)
+    # What else every request needs of the global database: the revisions of the servers, and the tenants whose copies lag.
+    server_revisions: Mapping[int, int] = field(default_factory=dict)
+    lagging: frozenset[UUID] = frozenset()
 
 
 _known = ActiveModes()
 _read_again_at = 0.0
+_in_background = False
 _reading = threading.Lock()
 
 
 def current() -> ActiveModes:
-    """Return the modes as this process knows them. Costs one statement a second, and none inside a transaction."""
-    global _known, _read_again_at
+    """Return the modes as this process knows them.
+
+    Unless a thread reads them (`read_in_background`), that costs two statements a second, and none inside a transaction.
+    """
     if time.monotonic() < _read_again_at or connection.in_atomic_block or not _reading.acquire(blocking=False):
         return _known
+    return _read_while_holding()
+
+
+def refresh() -> None:
+    """Read the modes now, in the thread that does so every second."""
+    if _reading.acquire(blocking=False):
+        _read_while_holding()
+
+
+def read_in_background() -> None:
+    """From now on a thread calls `refresh`: no request waits while the global database does not respond."""
+    global _in_background
+    _in_background = True
+
+
+def _read_while_holding() -> ActiveModes:
+    global _known, _read_again_at
     try:
         _known = _read()
-        _read_again_at = time.monotonic() + _READ_EVERY_SECONDS
+        _read_again_at = math.inf if _in_background else time.monotonic() + _READ_EVERY_SECONDS
     except (DatabaseError, InterfaceError, psycopg.Error) as problem:
         # The modes that are known stay. Before `prepare` of the first release that has them there is no table.
         if not isinstance(problem, psycopg.errors.UndefinedTable):
             connection.close_if_unusable_or_obsolete()
-        _read_again_at = time.monotonic() + _AFTER_FAILURE_SECONDS
+        _read_again_at = math.inf if _in_background else time.monotonic() + _AFTER_FAILURE_SECONDS
     finally:
         _reading.release()
     return _known
@@ -80,7 +105,17 @@ def forget() -> None:
 def _read() -> ActiveModes:
     modes = {row.server_id: ActiveMode(Mode(row.mode), row.until) for row in queries.operating_modes()}
     of_servers = {server_id: mode for server_id, mode in modes.items() if server_id is not None}
-    return ActiveModes(modes.get(None), of_servers)
+    return ActiveModes(modes.get(None), of_servers, *queries.placements())
+
+
+def revision_of(server_id: int) -> int:
+    """Return the revision of a database server, 0 if this process has not read it."""
+    return current().server_revisions.get(server_id, 0)
+
+
+def copies_lag(tenant_id: UUID) -> bool:
+    """Return whether rights were taken away that the copies in the tenant's database still have."""
+    return tenant_id in current().lagging
 
 
 # --- the rule --------------------------------------------------------------------------------------------------------

@@ -5,10 +5,16 @@ The driver executes these statements, not a cursor of Django: they belong to no 
 
 from datetime import datetime
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
+import orjson
 from django.db import connection
 
 _MODES: Final = "SELECT server_id, mode, until FROM tenants_operatingmode"
+_PLACEMENTS: Final = (
+    "SELECT (SELECT coalesce(json_agg(json_build_array(id, revision)), '[]')::text FROM tenants_databaseserver),"
+    " (SELECT coalesce(json_agg(tenant_id), '[]')::text FROM tenants_tenantdatabase WHERE copies_lag)"
+)
 _LOG_LEVELS: Final = (
     "SELECT area, level, EXTRACT(EPOCH FROM until - now())::float8 FROM tenants_loglevel WHERE until > now()"
 )
@@ -33,6 +39,15 @@ class StoredLogLevel(NamedTuple):
 def operating_modes() -> list[StoredMode]:
     """Return the operating modes. Raises errors of Django and of the driver."""
     return [StoredMode(*row) for row in _rows(_MODES)]
+
+
+def placements() -> tuple[dict[int, int], frozenset[UUID]]:
+    """Return the revisions of the database servers (by id), and the tenants whose copies lag (`tenants.records`).
+
+    Raises errors of Django and of the driver.
+    """
+    ((revisions, lagging),) = _rows(_PLACEMENTS)
+    return dict(orjson.loads(revisions)), frozenset(map(UUID, orjson.loads(lagging)))
 
 
 def log_levels() -> list[StoredLogLevel]:

@@ -10,6 +10,7 @@ class UserflowConfig(AppConfig):
     api_part = API_PART
 
     def ready(self) -> None:
+        from identity_platform.signals import worker_resting
         from tenants.consistency.findings import comparisons, examinations
         from tenants.records.reconciling import projections
         from tenants.signals import (
@@ -29,6 +30,7 @@ class UserflowConfig(AppConfig):
         from userflow.domains.recording import find_unrecorded
         from userflow.invitations.queries import delete_invitations_of
         from userflow.mail_delivery.background import send_behind_response
+        from userflow.sessions import client_uses
         from userflow.sessions.missing_keys import create_missing_keys
         from userflow.signals import end_user_activity_set, mail_queued
         from userflow.signin.remembered_browsers import forget_devices_of_tenant
@@ -36,6 +38,7 @@ class UserflowConfig(AppConfig):
         from userflow.user_index.entries import remove_tenant
         from userflow.webhooks.logout_tokens import end_sessions_before_resuming
 
+        worker_resting.connect(client_uses.store)
         examinations.register(consistency.examine)
         comparisons.register(find_unrecorded)
         projections.register(lambda: CLIENTS)

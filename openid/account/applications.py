@@ -13,9 +13,10 @@ from identity_platform.audit.writer import record_for_tenant
 from identity_platform.postgresql.row_errors import first_or
 from openid.device.codes import delete_device_codes
 from openid.models import AuthorizationCode, Consent
-from tenants.entering.context import current_tenant, in_tenant, tenant_atomic
+from tenants.entering.context import in_tenant, tenant_atomic
 from tenants.entering.lookup import TenantContext
-from userflow.accounts.models import Client, EndUser
+from tenants.entering.target import in_target
+from userflow.accounts.models import EndUser, TenantClient
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import must_outrank
 from userflow.accounts.realms import END_USERS
@@ -72,10 +73,7 @@ def connected_applications(user_id: UUID) -> list[Connected]:
         if client_id and (sessions or client_id in applications):
             application = applications.setdefault(client_id, Connected(client_id, "", since=first))
             application.sessions, application.last_used_at = sessions, last
-    client_names = Client.objects.filter(pk__in=applications, tenant_id=current_tenant().tenant_id).values_list(
-        "pk", "name"
-    )
-    for client_id, name in client_names:
+    for client_id, name in TenantClient.objects.filter(pk__in=applications).values_list("pk", "name"):
         applications[client_id].name = name
     return sorted(
         (application for application in applications.values() if application.name),
@@ -83,7 +81,7 @@ def connected_applications(user_id: UUID) -> list[Connected]:
     )
 
 
-def application_to_open(session: EndUserSession) -> Client | None:
+def application_to_open(session: EndUserSession) -> TenantClient | None:
     """Return the application that the pages of the account lead to; None if there is none with an address.
 
     The one that this session of a browser has signed in last, else the one that the user has registered with or was invited
@@ -91,9 +89,7 @@ def application_to_open(session: EndUserSession) -> Client | None:
     """
     opened = EndUserSession._default_manager.filter(parent_id=session.pk).order_by("-created_at")
     preferred = [*opened.values_list("client_id", flat=True)[:MOST_APPLICATIONS], session.user.client_id]
-    clients = Client.objects.filter(
-        Q(pk__in=preferred) | Q(is_default=True), tenant_id=current_tenant().tenant_id, active=True
-    ).exclude(client_uri="")
+    clients = TenantClient.objects.filter(Q(pk__in=preferred) | Q(is_default=True), active=True).exclude(client_uri="")
     order = {client_id: position for position, client_id in reversed([*enumerate(preferred)])}
     return min(clients, key=lambda client: order.get(client.pk, len(preferred)), default=None)
 
@@ -105,8 +101,9 @@ def names_of_applications(sessions: Sequence[Session], tenant: TenantContext) ->
         for session in sessions
         if isinstance(session, EndUserSession) and session.audiences
     }
-    clients = Client.objects.filter(pk__in=set(client_ids.values()), tenant_id=tenant.tenant_id) if client_ids else ()
-    names = {client.pk: client.name for client in clients}
+    with in_target(tenant.target):
+        clients = TenantClient.objects.filter(pk__in=set(client_ids.values())) if client_ids else ()
+        names = {client.pk: client.name for client in clients}
     return {session: names[client] for session, client in client_ids.items() if client in names}
 
 
@@ -116,7 +113,7 @@ def applications_of_browsers(sessions: Sequence[Session], tenant: TenantContext)
         parent_id__in=[session.pk for session in sessions], ended_at=None, expires_at__gt=now()
     )
     pairs = set(children.values_list("parent_id", "client_id"))
-    clients = Client.objects.filter(pk__in={client for _, client in pairs}, tenant_id=tenant.tenant_id)
+    clients = TenantClient.objects.filter(pk__in={client for _, client in pairs})
     names = dict(clients.values_list("pk", "name")) if pairs else {}
     names_by_browser: dict[UUID, list[str]] = {}
     for browser, client in pairs:

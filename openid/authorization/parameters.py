@@ -17,7 +17,7 @@ from openid.authorization.responses import FORM_POST, QUERY, RESPONSE_MODES, SIG
 from openid.claims import CLAIMS, CLAIMS_OF_SCOPES, claims_of, mapped_claims_of, scope_of_claim
 from openid.errors import RequestRejected
 from tenants.entering.lookup import TenantContext
-from userflow.accounts.models import Client
+from userflow.accounts.models import TenantClient
 from userflow.accounts.security_profiles import SecurityProfile, profile_of
 from userflow.accounts.session_policy import AAL1, AAL2
 from userflow.sessions.id_tokens import Hint, UnverifiedHint, read_hint
@@ -150,7 +150,7 @@ def mapped_to_consent(claims: Iterable[str]) -> frozenset[str]:
     return frozenset(claims).difference(CLAIMS)
 
 
-def read_parameters(sent: Sent, *, tenant: TenantContext, client: Client, redirect_uri: str) -> Parameters:
+def read_parameters(sent: Sent, *, tenant: TenantContext, client: TenantClient, redirect_uri: str) -> Parameters:
     """Return the validated parameters of a request of this client.
 
     Raises RequestRejected without a redirect URI; the caller knows it.
@@ -263,7 +263,7 @@ def _acr(levels: Iterable[object]) -> str:
     return next((str(value) for value in levels if value in (AAL1, AAL2)), AAL1)
 
 
-def _hint(token: str | None, *, tenant: TenantContext, client: Client) -> Hint | UnverifiedHint | None:
+def _hint(token: str | None, *, tenant: TenantContext, client: TenantClient) -> Hint | UnverifiedHint | None:
     if token is None:
         return None
     hint = read_hint(tenant, token)

@@ -25,7 +25,7 @@ from tenants.addresses.issuers import issuer_of
 from tenants.entering.context import current_tenant, in_tenant
 from tenants.entering.lookup import TenantContext
 from userflow.accounts.grant_types import DEVICE_CODE, may_use
-from userflow.accounts.models import Client
+from userflow.accounts.models import TenantClient
 from userflow.accounts.security_profiles import profile_of
 from userflow.clients.redirects import matches
 from userflow.oauth_errors import DpopProofInvalid
@@ -50,7 +50,7 @@ class PendingRequest:
     """A validated request that is not finished."""
 
     tenant: TenantContext
-    client: Client
+    client: TenantClient
     parameters: Parameters
     created_at: datetime
     # None: not stored, because the browser that brings it can be answered at once.
@@ -80,7 +80,7 @@ class PendingRequest:
 
 def response_to(
     tenant: TenantContext,
-    client: Client,
+    client: TenantClient,
     redirect_uri: str,
     *,
     state: str | None,
@@ -98,7 +98,7 @@ def response_to(
     return AuthorizationResponse(redirect_uri, fields, SIGNED_MODES.get(response_mode, response_mode))
 
 
-def read_request(tenant: TenantContext, sent: Sent, *, client: Client | None = None) -> PendingRequest:
+def read_request(tenant: TenantContext, sent: Sent, *, client: TenantClient | None = None) -> PendingRequest:
     """Return the request that a browser brings to the authorization endpoint, validated or as it was pushed.
 
     `client` is the active client of the tenant that the request names, if it has been read.
@@ -118,7 +118,7 @@ def read_request(tenant: TenantContext, sent: Sent, *, client: Client | None = N
     return pending
 
 
-def parameters_of(tenant: TenantContext, client: Client, sent: Sent) -> Sent:
+def parameters_of(tenant: TenantContext, client: TenantClient, sent: Sent) -> Sent:
     """Return the parameters of the signed request object where one was sent, and no others (RFC 9101 section 5).
 
     Raises ClientKeysBusy, and RequestRejected (`invalid_request_object`, or `request_not_supported` for one that is not signed,
@@ -143,7 +143,7 @@ def parameters_of(tenant: TenantContext, client: Client, sent: Sent) -> Sent:
     raise returned(rejected, redirect_uri, sent, client)
 
 
-def validated(tenant: TenantContext, client: Client, sent: Sent) -> PendingRequest:
+def validated(tenant: TenantContext, client: TenantClient, sent: Sent) -> PendingRequest:
     """Return a request with valid parameters. Raises RequestRejected."""
     redirect_uri = sent.get("redirect_uri")
     if redirect_uri is None or not matches(client.redirect_uris, redirect_uri):
@@ -154,7 +154,7 @@ def validated(tenant: TenantContext, client: Client, sent: Sent) -> PendingReque
         raise returned(problem, redirect_uri, sent, client) from None
 
 
-def _read(tenant: TenantContext, client: Client, sent: Sent, redirect_uri: str) -> Parameters:
+def _read(tenant: TenantContext, client: TenantClient, sent: Sent, redirect_uri: str) -> Parameters:
     if sent.repeated():
         raise RequestRejected("invalid_request", "A parameter appears more than once.")
     if sent.get("request_uri") is not None:
@@ -168,7 +168,7 @@ def _read(tenant: TenantContext, client: Client, sent: Sent, redirect_uri: str) 
     return read_parameters(sent, tenant=tenant, client=client, redirect_uri=redirect_uri)
 
 
-def returned(problem: RequestRejected, redirect_uri: str, sent: Sent, client: Client) -> RequestRejected:
+def returned(problem: RequestRejected, redirect_uri: str, sent: Sent, client: TenantClient) -> RequestRejected:
     """Return the error for the application: at its redirect URI, with `state`, in the response mode that it asks for.
 
     Without a mode that it may ask for: signed if its security profile demands that, else in the query.
@@ -246,7 +246,7 @@ def _store(
             raise RequestRejected("invalid_request_uri", UNKNOWN_REQUEST_URI)
 
 
-def _pushed(tenant: TenantContext, client: Client, handle: str) -> PendingRequest:
+def _pushed(tenant: TenantContext, client: TenantClient, handle: str) -> PendingRequest:
     """Return a pushed request of this client, which stays until it is finished: a browser may reload it (RFC 9126 section 4).
 
     Raises RequestRejected.

@@ -28,7 +28,7 @@ from tenants.entering import lookup
 from tenants.entering.lookup import TenantContext
 from tenants.errors import TenantSuspended
 from tenants.states import Purpose
-from userflow.accounts.models import Client
+from userflow.accounts.models import TenantClient
 from userflow.clients.redirects import matches
 from userflow.credentials import attempts
 
@@ -45,7 +45,7 @@ class Authorize(SignInPage):
     # A request begins or is finished, a code is issued.
     changes_by_get = True
     # The client that the query names, if it has been read with its tenant.
-    client: Client | None = None
+    client: TenantClient | None = None
 
     def find_tenant(self, request: HttpRequest) -> TenantContext:
         """Return the tenant of the page, read with the client that the query names: one statement for most requests."""
@@ -80,7 +80,7 @@ class Authorize(SignInPage):
         """Check nothing: the form is one of the application, and a request changes nothing by itself."""
 
     @property
-    def application_of_error(self) -> Client | None:
+    def application_of_error(self) -> TenantClient | None:
         with suppress(RequestRejected):
             return self.client or find_client(self.tenant, self.sent.get("client_id"))
         return None
@@ -131,7 +131,7 @@ class Authorize(SignInPage):
         fields = {"client_id": str(pending.client.pk), "request_uri": pushed or keep_pushed(pending)}
         return f"{self.root}/authorize?{urlencode(fields)}"
 
-    def _redirect_uri(self, client: Client | None) -> str | None:
+    def _redirect_uri(self, client: TenantClient | None) -> str | None:
         """Return the redirect URI of the request if it is known to be right without the tenant's database."""
         redirect_uri = self.sent.get("redirect_uri")
         return (

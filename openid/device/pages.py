@@ -24,7 +24,7 @@ from openid.pages.forms import PageForm, UserCodeForm
 from openid.pages.journey import JourneyPage
 from openid.pages.page import FormPage
 from tenants.entering.lookup import TenantContext
-from userflow.accounts.models import Client
+from userflow.accounts.models import TenantClient
 from userflow.credentials.attempts import caller_network
 from userflow.errors import TooManyFromAddress
 from userflow.sessions.cookies import cookie_digest
@@ -90,7 +90,7 @@ class DevicePage(FormPage, JourneyPage):
         )
 
 
-def _parameters(device_code: DeviceCode, user_code: str, client: Client, tenant: TenantContext) -> Parameters:
+def _parameters(device_code: DeviceCode, user_code: str, client: TenantClient, tenant: TenantContext) -> Parameters:
     device = bytes(device_code.digest).hex()
     # The client may have been narrowed since the device began.
     scopes = scopes_still_allowed(device_code.scopes, client.scopes)

@@ -26,7 +26,7 @@ from openid.pages import errors
 from openid.pages.journey_steps import Steps, latest_steps, new_journey
 from openid.pages.page import Context, Page
 from tenants.entering.context import tenant_atomic
-from userflow.accounts.models import Account, Client, EndUser
+from userflow.accounts.models import Account, EndUser, TenantClient
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
@@ -140,7 +140,7 @@ class JourneyPage(Page):
         return BrowserCookie(self.agent)
 
     @cached_property
-    def registration_client(self) -> Client | None:
+    def registration_client(self) -> TenantClient | None:
         """Return the client that a new user registers with, None if users cannot register themselves.
 
         That is the application that the user comes from, else the default client, but not in place of one that is closed.
@@ -149,10 +149,8 @@ class JourneyPage(Page):
             return None
         if self.pending is not None:
             return self.pending.client if self.pending.client.self_registration else None
-        default_client = Client.objects.filter(
-            tenant_id=self.tenant.tenant_id, is_default=True, active=True, self_registration=True
-        )
-        return default_client.first()
+        with self.entered():
+            return TenantClient.objects.filter(is_default=True, active=True, self_registration=True).first()
 
     def context(self) -> Context:
         return self.application()
@@ -167,7 +165,7 @@ class JourneyPage(Page):
         return [*links, (f"{self.root}/signin", _("Sign in"))]
 
     @property
-    def application_of_error(self) -> Client | None:
+    def application_of_error(self) -> TenantClient | None:
         """Return the application that an error page leads back to, if it is known."""
         with suppress(ApiError):
             return self.pending.client if self.pending is not None else None
@@ -319,7 +317,7 @@ class JourneyPage(Page):
         """Redirect to an address that the request's checks have found right; applications may have schemes of their own."""
         return HttpResponse(status=303, headers={"Location": url})
 
-    def respond(self, response: AuthorizationResponse, client: Client | None) -> HttpResponse:
+    def respond(self, response: AuthorizationResponse, client: TenantClient | None) -> HttpResponse:
         """Send the browser back to the application with the response to its request: by a redirect, or by a form.
 
         The form is sent by a script, or by its button (OAuth 2.0 Form Post Response Mode). `client` is None if it has not
@@ -340,7 +338,7 @@ class JourneyPage(Page):
         return tuple(dict.fromkeys(source for source in map(source_of, known) if source))
 
 
-def addresses_of(client: Client | None, redirect_uri: str) -> list[str]:
+def addresses_of(client: TenantClient | None, redirect_uri: str) -> list[str]:
     """Return where a form may lead: the application may send the browser on to another address of its own."""
     if client is None:
         return [redirect_uri]

@@ -34,7 +34,8 @@ from psycopg import OperationalError
 
 from identity_platform import processes
 from identity_platform.postgresql import statement_timeout
-from tenants import log_levels
+from identity_platform.signals import worker_resting
+from tenants import log_levels, operating_modes
 from tenants.backend.pool import TenantConnectionPool
 from tenants.backend.raw import TenantConnection
 from tenants.backend.stuck import Key
@@ -59,6 +60,7 @@ _SURPLUS_SECONDS: Final = 30.0
 _PRESSURE: Final = timedelta(seconds=30)
 # How long the thread waits for a statement.
 _STATEMENT_SECONDS: Final = 3.0
+_READ_MODES_EVERY_SECONDS: Final = 1.0
 # How long the end of a process waits for its thread.
 _END_SECONDS: Final = 3.0
 
@@ -227,14 +229,19 @@ class Leases:
 
     def _run(self, requests: "queue.SimpleQueue[_Request | None]") -> None:
         statement_timeout.limit(_STATEMENT_SECONDS)
-        due = 0.0
+        due = modes_due = 0.0
+        operating_modes.read_in_background()
         while True:
-            batch = _next_of(requests, due - time.monotonic())
+            batch = _next_of(requests, min(due, modes_due) - time.monotonic())
             try:
+                if time.monotonic() >= modes_due:
+                    modes_due = time.monotonic() + _READ_MODES_EVERY_SECONDS
+                    operating_modes.refresh()
                 if time.monotonic() >= due:
                     due = time.monotonic() + self._renew_every
                     self._renew()
                     log_levels.refresh()
+                    worker_resting.send(sender=Leases)
                 waiting: dict[int, list[_Request]] = defaultdict(list)
                 for request in batch:
                     if request is not None:
@@ -367,6 +374,7 @@ class Leases:
     def _hand_back_all(self) -> None:
         self._give_up()
         try:
+            worker_resting.send(sender=Leases)
             ConnectionLease.objects.filter(process=self._process).delete()
         except (DatabaseError, DriverError) as problem:
             log.warning("leases_not_deleted", cause=type(problem).__qualname__)

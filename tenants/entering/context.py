@@ -13,10 +13,8 @@ from identity_platform.postgresql.forbidden_writes import forbid_writes
 from tenants import operating_modes
 from tenants.entering import lookup
 from tenants.entering.lookup import TenantContext
-from tenants.entering.schema import schema_version
 from tenants.entering.target import TENANT_ALIAS, current_target, in_target, take_noted_revocations
 from tenants.errors import NoActiveTenant, TenantBehind
-from tenants.models import TenantDatabase
 from tenants.signals import revocations_noted
 from tenants.states import Purpose
 
@@ -50,7 +48,7 @@ def in_tenant(tenant_id: UUID, purpose: Purpose = Purpose.WRITE) -> Iterator[Ten
             yield tenant
     except ProgrammingError as problem:
         # Checked only after a failure, so successful requests pay nothing.
-        if isinstance(problem.__cause__, _MISSING_IN_SCHEMA) and _is_behind(tenant_id):
+        if isinstance(problem.__cause__, _MISSING_IN_SCHEMA) and lookup.is_behind(tenant_id):
             log.warning("tenant_behind", tenant=str(tenant_id), next="run migrate_tenants")
             raise TenantBehind from problem
         raise
@@ -58,11 +56,6 @@ def in_tenant(tenant_id: UUID, purpose: Purpose = Purpose.WRITE) -> Iterator[Ten
         _entered.reset(token)
         for noted in take_noted_revocations():
             revocations_noted.send(sender=in_tenant, tenant_id=noted)
-
-
-def _is_behind(tenant_id: UUID) -> bool:
-    """Return whether the tenant's database has another schema than this release expects."""
-    return TenantDatabase.objects.filter(pk=tenant_id).exclude(schema_version=schema_version()).exists()
 
 
 def tenant_atomic() -> AbstractContextManager[None]:

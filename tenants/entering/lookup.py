@@ -1,34 +1,46 @@
 """Look up a tenant: its state, settings and database. One statement, cached until the request ends.
 
 Tenants are not cached across requests. Suspending, moving or deleting a tenant must count from the next request on, in every
-process on every host; an invalidation message can get lost, and the statement is a primary-key look-up. Token verification
-reads the same columns together with the caller's state, so an authenticated request pays nothing extra
-(`userflow.sessions.verify`).
+process on every host; an invalidation message can get lost, and the statement is a primary-key look-up.
+
+Requests of end users and applications read the record in the tenant's own database, and no other database; only where that is
+depends on what was read before (`tenants.entering.routes`). Token verification reads it together with the caller's state, so an
+authenticated request pays nothing extra (`userflow.sessions.verify`). Requests of operators and tenant admins, jobs and
+commands read the global row.
 """
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import orjson
+import structlog
 from django.conf import settings
 from django.core.signals import request_finished, request_started
-from django.db import connection, connections
+from django.db import InterfaceError, OperationalError, ProgrammingError, connection, connections
+from psycopg.errors import UndefinedColumn, UndefinedFunction, UndefinedTable
 
 from identity_platform.audit.origin import set_tenant
 from identity_platform.postgresql.statements import fetch_row
 from identity_platform.semaphore import Semaphore
 from tenants import operating_modes
-from tenants.entering.target import TENANT_ALIAS, DatabaseTarget
-from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
+from tenants.entering import routes
+from tenants.entering.schema import schema_version
+from tenants.entering.target import TENANT_ALIAS, DatabaseTarget, in_target
+from tenants.errors import ForeignDatabase, TenantBehind, TenantBusy, TenantSuspended, UnknownTenant
+from tenants.models import TenantDatabase
 from tenants.settings.declarations import EffectiveSettings
 from tenants.settings.page_addresses import PageAddress
 from tenants.settings.values import defaults, effective
+from tenants.signals import copies_needed
 from tenants.states import ALLOWED, Purpose, State
+
+log = structlog.get_logger("identity.tenants")
 
 GONE = frozenset({State.DELETED, State.DELETING})
 # A migration and the end of an online move take less than a second.
@@ -129,9 +141,34 @@ COLUMNS = (
 JOINS = "JOIN tenants_tenantdatabase d ON d.tenant_id = t.id JOIN tenants_databaseserver s ON s.id = d.server_id"
 WIDTH = len(Row._fields)
 
+# The same of the record `r` in the tenant's own database, without its place.
+RECORD_COLUMNS: Final = (
+    "r.slug, r.name, r.status, r.settings::text, r.has_webhooks, r.sign_in_domain, r.placement_revision"
+)
+RECORD_TABLE: Final = "tenants_tenantrecord"
+_RECORD_WIDTH: Final = 7
+_MISSING_IN_SCHEMA: Final = (UndefinedColumn, UndefinedFunction, UndefinedTable)
+
 _SLUG = re.compile(r"[A-Za-z0-9-]{1,63}")
 
-_seen: ContextVar[dict[UUID, TenantContext] | None] = ContextVar("tenants_of_this_request", default=None)
+_TENANT_OF_SLUG: Final = """
+SELECT id FROM tenants_tenant WHERE lower(slug) = %s UNION ALL SELECT tenant_id FROM tenants_formerslug WHERE slug = %s LIMIT 1
+"""
+_TENANT_OF_DOMAIN: Final = (
+    "SELECT tenant_id FROM tenants_domainclaim WHERE domain = %s AND (sign_in OR sign_in_ended_at IS NOT NULL)"
+)
+
+
+@dataclass(slots=True)
+class _Request:
+    """What a request has looked up."""
+
+    tenants: dict[UUID, TenantContext] = field(default_factory=dict)
+    # Whether its caller is an operator or a tenant admin.
+    is_managing: bool = False
+
+
+_request: ContextVar[_Request | None] = ContextVar("tenants_of_this_request", default=None)
 
 
 # The other threads stay free for requests of other tenants.
@@ -158,19 +195,117 @@ def from_row(columns: Iterable[Any]) -> TenantContext:
 
 def remember(tenant: TenantContext) -> TenantContext:
     """Cache the tenant until the request ends."""
-    seen = _seen.get()
-    if seen is not None:
-        seen[tenant.tenant_id] = tenant
+    request = _request.get()
+    if request is not None:
+        request.tenants[tenant.tenant_id] = tenant
         set_tenant(tenant.tenant_id)
     return tenant
 
 
+def manage() -> None:
+    """Let the rest of this request read global rows: an operator or a tenant admin has sent it."""
+    request = _request.get()
+    if request is not None:
+        request.is_managing = True
+
+
 def find(tenant_id: UUID) -> TenantContext:
-    """Return the tenant. Raises UnknownTenant, also for a deleted one."""
-    seen = _seen.get()
-    if seen is not None and tenant_id in seen:
-        return seen[tenant_id]
+    """Return the tenant by its global row; in a request of an end user, an application or a stranger by its own database.
+
+    Raises UnknownTenant, also for a deleted one, and what `read_with_record` raises.
+    """
+    request = _request.get()
+    if request is None or request.is_managing:
+        return find_row(tenant_id)
+    if tenant_id in request.tenants:
+        return request.tenants[tenant_id]
+    return remember(read_with_record(tenant_id, f"SELECT {RECORD_COLUMNS} FROM {RECORD_TABLE} r")[0])
+
+
+def find_row(tenant_id: UUID) -> TenantContext:
+    """Return the tenant by its global row, for admins who are not signed in yet. Raises UnknownTenant."""
+    request = _request.get()
+    if request is not None and tenant_id in request.tenants:
+        return request.tenants[tenant_id]
     return _read("t.id = %s", tenant_id)
+
+
+def read_with_record(
+    tenant_id: UUID, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()
+) -> tuple[TenantContext, Sequence[Any]]:
+    """Execute a SELECT in the tenant's database that begins with RECORD_COLUMNS, of RECORD_TABLE `r`, and returns one row.
+
+    Returns the tenant, in any state but those without a database, and the other columns. The tenant is not remembered. Raises
+    UnknownTenant, TenantBusy (without a database), TenantBehind, ForeignDatabase, and the errors of the tenant's database.
+    """
+    if operating_modes.copies_lag(tenant_id):
+        copies_needed.send(sender=read_with_record, tenant_id=tenant_id)
+    route = routes.route_to(tenant_id)
+    try:
+        tenant, columns = _read_at(route, tenant_id, statement, values)
+    except (OperationalError, InterfaceError, ForeignDatabase) as problem:
+        # The tenant was moved or deleted, or its database is away.
+        present = _present_route(tenant_id)
+        if present is None or present == route:
+            raise
+        log.info("route_was_stale", tenant=str(tenant_id), cause=type(problem).__name__)
+        tenant, columns = _read_at(present, tenant_id, statement, values)
+    if tenant is None or tenant.status is not State.ACTIVE:
+        # A job is working on it, it is suspended, or its former database says so.
+        present = _present_route(tenant_id)
+        if present is not None and present != route:
+            tenant, columns = _read_at(present, tenant_id, statement, values)
+    if tenant is None:
+        raise TenantBusy
+    return tenant, columns
+
+
+def _present_route(tenant_id: UUID) -> routes.Route | None:
+    """Return where the tenant's database is now, None while the global database is away."""
+    try:
+        return routes.read_again(tenant_id)
+    except (OperationalError, InterfaceError):
+        connection.close_if_unusable_or_obsolete()
+        return None
+
+
+def _read_at(
+    route: routes.Route, tenant_id: UUID, statement: str, values: Sequence[Any] | Mapping[str, Any]
+) -> tuple[TenantContext | None, Sequence[Any]]:
+    """Return the tenant and the other columns; None for the tenant if the route leads to a former database of it."""
+    target = route.target(tenant_id)
+    try:
+        with in_target(target):
+            row = fetch_row(TENANT_ALIAS, statement, values)
+    except ProgrammingError as problem:
+        if isinstance(problem.__cause__, _MISSING_IN_SCHEMA) and is_behind(tenant_id):
+            log.warning("tenant_behind", tenant=str(tenant_id), next="run migrate_tenants")
+            raise TenantBehind from problem
+        raise
+    slug, name, status, settings_text, has_webhooks, sign_in_domain, placement_revision = row[:_RECORD_WIDTH]
+    if not status:
+        # The release before has migrated it, and could not write the record.
+        raise TenantBehind
+    if placement_revision != route.placement_revision:
+        return None, ()
+    tenant = TenantContext(
+        tenant_id,
+        slug,
+        name,
+        State(status),
+        route.database,
+        route.server_id,
+        target.server_revision,
+        orjson.loads(settings_text),
+        has_webhooks,
+        sign_in_domain,
+    )
+    return tenant, row[_RECORD_WIDTH:]
+
+
+def is_behind(tenant_id: UUID) -> bool:
+    """Return whether the tenant's database has another schema than this release expects."""
+    return TenantDatabase.objects.filter(pk=tenant_id).exclude(schema_version=schema_version()).exists()
 
 
 def may_be_slug(text: str) -> bool:
@@ -179,22 +314,61 @@ def may_be_slug(text: str) -> bool:
 
 
 def find_by_slug(slug: str) -> TenantContext:
-    """Return the tenant of this slug, in any case, or that had it before. Raises UnknownTenant, also for a deleted one."""
+    """Return the tenant of this slug, in any case, or that had it before. Raises as `read_with_record`."""
     if not may_be_slug(slug):
         raise UnknownTenant
-    try:
-        return _read("lower(t.slug) = lower(%s)", slug)
-    except UnknownTenant:
-        return _read("t.id = (SELECT tenant_id FROM tenants_formerslug WHERE slug = lower(%s))", slug)
+    name = slug.lower()
+    return _named(routes.Names.SLUG, name, partial(_tenant_of_slug, name), lambda tenant: tenant.slug.lower() == name)
 
 
 def find_by_domain(domain: str) -> TenantContext:
     """Return the tenant whose sign-in domain this is, in the form of DNS, or was while the tenant still has the domain.
 
-    Raises UnknownTenant, also for a deleted one.
+    Raises as `read_with_record`.
     """
-    served = "domain = %s AND (sign_in OR sign_in_ended_at IS NOT NULL)"
-    return _read(f"t.id = (SELECT tenant_id FROM tenants_domainclaim WHERE {served})", domain)
+    read = partial(_tenant_of_domain, domain)
+    return _named(routes.Names.DOMAIN, domain, read, lambda tenant: tenant.sign_in_domain == domain)
+
+
+def _named(
+    names: routes.Names, name: str, read: Callable[[], UUID | None], has_name: Callable[[TenantContext], bool]
+) -> TenantContext:
+    """Return the tenant of a slug or a domain. What it leads to is read again unless the tenant's record has it."""
+    tenant_id = routes.tenant_named(names, name, read)
+    try:
+        if tenant_id is not None and has_name(tenant := find(tenant_id)):
+            return tenant
+    except UnknownTenant:
+        pass
+    try:
+        tenant_id = routes.named_again(names, name, read)
+    except (OperationalError, InterfaceError):
+        # A former name is still the tenant's: it is reserved to it.
+        if tenant_id is None:
+            raise
+    if tenant_id is None:
+        raise UnknownTenant
+    return find(tenant_id)
+
+
+def tenant_of_client(client_id: UUID) -> UUID | None:
+    """Return the tenant that the client belongs to, which never changes; None for an unknown client."""
+    return routes.tenant_named(routes.Names.CLIENT, str(client_id), partial(_tenant_of_client, client_id))
+
+
+def _tenant_of_slug(slug: str) -> UUID | None:
+    row = fetch_row("default", _TENANT_OF_SLUG, [slug, slug])
+    return None if row is None else row[0]
+
+
+def _tenant_of_domain(domain: str) -> UUID | None:
+    row = fetch_row("default", _TENANT_OF_DOMAIN, [domain])
+    return None if row is None else row[0]
+
+
+def _tenant_of_client(client_id: UUID) -> UUID | None:
+    row = fetch_row("default", "SELECT tenant_id FROM userflow_client WHERE id = %s", [client_id])
+    return None if row is None else row[0]
 
 
 def _read(condition: str, value: UUID | str) -> TenantContext:
@@ -212,7 +386,7 @@ def _after_pause(tenant: TenantContext) -> TenantContext:
     began, longest = time.monotonic(), settings.TENANT_PAUSE_WAIT_MS / 1000
     # The job may itself wait for the locks of a transaction.
     in_transaction = connection.in_atomic_block or connections[TENANT_ALIAS].in_atomic_block
-    is_request = _seen.get() is not None
+    is_request = _request.get() is not None
     if not (longest and is_request) or in_transaction or began < _long_jobs.get(tenant.tenant_id, 0.0):
         return tenant
     with _waiting.acquire():
@@ -234,11 +408,14 @@ def _remember_long_job(tenant_id: UUID) -> None:
 
 def forget() -> None:
     """Clear the cache, after a change of state in the same request."""
-    if _seen.get() is not None:
-        _seen.set({})
+    request = _request.get()
+    if request is not None:
+        request.tenants.clear()
 
 
 def cache_per_request() -> None:
     """Start the cache with each request and drop it at its end."""
-    request_started.connect(lambda **_: _seen.set({}), weak=False, dispatch_uid="tenants.entering.lookup.begin")
-    request_finished.connect(lambda **_: _seen.set(None), weak=False, dispatch_uid="tenants.entering.lookup.end")
+    request_started.connect(
+        lambda **_: _request.set(_Request()), weak=False, dispatch_uid="tenants.entering.lookup.begin"
+    )
+    request_finished.connect(lambda **_: _request.set(None), weak=False, dispatch_uid="tenants.entering.lookup.end")

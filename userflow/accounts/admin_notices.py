@@ -26,7 +26,7 @@ def actor_name(by: Principal | None) -> str:
 def notify_admins(template: str, *, tenant_id: UUID, by: str, facts: Mapping[str, object]) -> None:
     """Mail the tenant's active admins once the running transaction of the global database is committed."""
     known: dict[str, object] = {
-        "tenant": lookup.find(tenant_id).name,
+        "tenant": lookup.find_row(tenant_id).name,
         "who": by,
         "moment": f"{now():%Y-%m-%d %H:%M} UTC",
         "address": current_origin().address,

@@ -54,7 +54,7 @@ def create_admin_user(
     verified = by is None
     least = passwords.SHORTEST
     if tenant_id is not None:
-        least = lookup.find(tenant_id).effective["password_min_length"]
+        least = lookup.find_row(tenant_id).effective["password_min_length"]
     granted = grantable_roles(roles or [OPERATOR if tenant_id is None else TENANT_ADMIN], tenant_id, by)
     username = _composed_username(username)
     _reject_foreign_address(username, email)

@@ -14,7 +14,17 @@ from tenants.entering.context import in_tenant
 from tenants.errors import UnknownTenant
 from tenants.states import Purpose
 from userflow.accounts.event_payloads import person
-from userflow.accounts.models import DEFAULT_ROLE, LOCAL, LONGEST_NAME, AdminUser, Client, EndUser, Role, RoleBinding
+from userflow.accounts.models import (
+    DEFAULT_ROLE,
+    LOCAL,
+    LONGEST_NAME,
+    AdminUser,
+    Client,
+    EndUser,
+    Role,
+    RoleBinding,
+    TenantClient,
+)
 from userflow.accounts.principals import CLIENT, Principal
 from userflow.accounts.rank import require_grantable
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
@@ -60,7 +70,7 @@ def accept_invitation(*, token: str, password: str, username: str | None = None,
 def _accept_as_admin(token: str, password: str, username: str | None, name: str) -> Accepted:
     invitation = _pending(AdminInvitation, token)
     if invitation.tenant_id is not None:
-        lookup.find(invitation.tenant_id).check(Purpose.WRITE)
+        lookup.find_row(invitation.tenant_id).check(Purpose.WRITE)
     username = username or invitation.email
     first, _, last = name.partition(" ")
     # An address may be longer than a username, and a name longer than either half of it.
@@ -92,7 +102,7 @@ def _accept_as_admin(token: str, password: str, username: str | None, name: str)
 
 def _accept_as_end_user(tenant: lookup.TenantContext, token: str, password: str, name: str) -> Accepted:
     invitation = _pending(EndUserInvitation, token)
-    if not Client.objects.filter(pk=invitation.client_id, tenant_id=tenant.tenant_id, active=True).exists():
+    if not TenantClient.objects.filter(pk=invitation.client_id, active=True).exists():
         raise InvitationInvalid
     least = tenant.effective["password_min_length"]
     passwords.check_strength(password, least=least, personal=(invitation.email, name))

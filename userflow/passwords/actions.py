@@ -22,7 +22,7 @@ from tenants.entering.target import TENANT_ALIAS
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow.accounts.admin_names import admins_named
-from userflow.accounts.models import Account, AdminUser, Client, EndUser
+from userflow.accounts.models import Account, AdminUser, EndUser, TenantClient
 from userflow.accounts.principals import CLIENT, Principal
 from userflow.accounts.rank import must_outrank
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
@@ -116,7 +116,7 @@ def mail_reset_to_admins(key: str, values: Mapping[str, object]) -> None:
     for user in _admins_at(key):
         # An unavailable tenant sends no mail.
         with suppress(ApiError):
-            tenant = lookup.find(user.tenant_id) if user.tenant_id else None
+            tenant = lookup.find_row(user.tenant_id) if user.tenant_id else None
             if tenant is not None:
                 tenant.check(Purpose.READ)
             _send_link(ADMINS, user, tenant)
@@ -173,8 +173,12 @@ def _tenant_of(tenant_id: UUID | None, client_id: UUID | None) -> UUID | None:
     """Return the tenant that a request names by its id, by a client or by both; None if it names none."""
     if client_id is None:
         return tenant_id
-    client = Client.objects.filter(pk=client_id, active=True).first()
-    return client.tenant_id if client is not None and tenant_id in (None, client.tenant_id) else None
+    of_client = lookup.tenant_of_client(client_id)
+    if of_client is None or tenant_id not in (None, of_client):
+        return None
+    with suppress(UnknownTenant), in_tenant(of_client, Purpose.INSPECT):
+        return of_client if TenantClient.objects.filter(pk=client_id, active=True).exists() else None
+    return None
 
 
 def _known_network(tenant_id: UUID | None, key: str) -> str | None:
@@ -315,7 +319,7 @@ def _reset(realm: Realm, token: str, password: str, tenant: lookup.TenantContext
     user = ticket.user
     if isinstance(user, AdminUser) and user.tenant_id:
         try:
-            tenant = lookup.find(user.tenant_id)
+            tenant = lookup.find_row(user.tenant_id)
             tenant.check(Purpose.READ)
         except (UnknownTenant, TenantSuspended, TenantBusy) as problem:
             # The same response as for an invalid token. The token stays valid until it expires.

@@ -10,14 +10,13 @@ from uuid import UUID
 
 import orjson
 from cryptography import x509
-from django.db import connection
 
 from identity_platform.audit.origin import set_tenant
-from identity_platform.audit.writer import record_for_platform
+from identity_platform.audit.writer import record_for_tenant
 from identity_platform.crypto import constant_time_equal, hash_token
-from identity_platform.postgresql.forbidden_writes import may_write
-from identity_platform.postgresql.statements import execute, fetch_row
 from tenants.entering import lookup
+from tenants.entering.context import in_tenant
+from tenants.errors import UnknownTenant
 from tenants.states import Purpose
 from userflow.accounts.client_fields import CONFIDENTIAL, PUBLIC
 from userflow.accounts.grant_types import may_use, rotates_refresh_tokens
@@ -26,17 +25,12 @@ from userflow.credentials import attempts
 from userflow.errors import ClientNotAuthenticated, DirectSignInDisabled
 from userflow.ids import FORM
 from userflow.oauth_errors import DpopProofInvalid, InvalidClient, InvalidRequest, UnauthorizedClient
-from userflow.sessions import client_assertions
+from userflow.sessions import client_assertions, client_uses
 from userflow.sessions.certificate_authentication import TLS, TLS_METHODS, is_of_authority, is_registered
 from userflow.sessions.client_certificates import takes_certificates
 from userflow.sessions.queries import STORED_CLIENT
 from userflow.sessions.sender_constraint import is_certificate
 
-# To the minute: a write for every request would cost too much.
-_NOTE_USE = (
-    "UPDATE userflow_client SET last_used_at = now() WHERE id = %s"
-    " AND (last_used_at IS NULL OR last_used_at < now() - interval '1 minute')"
-)
 # Values of `token_endpoint_auth_method` (OpenID Connect Core section 9).
 NONE, BASIC, POST, PRIVATE_KEY_JWT = "none", "client_secret_basic", "client_secret_post", "private_key_jwt"
 # Of clients without a secret.
@@ -81,8 +75,6 @@ class StoredClient(NamedTuple):
 
     # Its state is not checked: callers check it once they know that the client may learn it.
     tenant: lookup.TenantContext
-    # Whether the time of its last use must be stored.
-    stale: bool
     id: UUID
     type: str
     active: bool
@@ -217,13 +209,18 @@ KnownClient = NewType("KnownClient", StoredClient)
 
 
 def find_client(client_id: UUID) -> StoredClient | None:
-    """Return the client, or None if it does not exist."""
-    row = fetch_row("default", STORED_CLIENT, [client_id])
-    if row is None:
+    """Return the client, or None if it does not exist. Raises as `lookup.read_with_record`."""
+    tenant_id = lookup.tenant_of_client(client_id)
+    if tenant_id is None:
         return None
-    tenant = lookup.from_row(row[: lookup.WIDTH])
+    try:
+        tenant, row = lookup.read_with_record(tenant_id, STORED_CLIENT, [client_id])
+    except UnknownTenant:
+        return None
+    if row[0] is None:
+        return None
     set_tenant(tenant.tenant_id, client_id)
-    *columns, jwks, scopes, audiences, grant_types, subject = row[lookup.WIDTH :]
+    *columns, jwks, scopes, audiences, grant_types, subject = row
     lists = (tuple(orjson.loads(text)) for text in (scopes, audiences, grant_types))
     return StoredClient._make((tenant, *columns, orjson.loads(jwks), *lists, orjson.loads(subject) if subject else {}))
 
@@ -246,19 +243,8 @@ def authenticate_client(*, client_id: str, credential: Credential | None) -> Kno
     if tenant.status in lookup.GONE:
         raise InvalidClient
     lookup.remember(tenant)
-    if client.stale and tenant.allows(Purpose.READ):
-        note_use(client.id)
+    client_uses.note(client.id)
     return KnownClient(client)
-
-
-def note_use(client_id: UUID) -> None:
-    """Store that the client is in use now, after its stored time was found stale, unless writes are forbidden.
-
-    Of many callers at once one writes.
-    """
-    if not may_write(connection.alias):
-        return
-    execute("default", _NOTE_USE, [client_id])
 
 
 def is_authenticated(secret: str | None, type_: str, *digests: bytes | memoryview | None) -> bool:
@@ -280,4 +266,5 @@ def reject_sign_in(tenant_id: UUID, client_id: UUID) -> NoReturn:
 
 def _count_rejected(tenant_id: UUID, client_id: str) -> None:
     attempts.count_wrong_secret()
-    record_for_platform("client.refused", tenant_id=tenant_id, target=("client", client_id), outcome="refused")
+    with in_tenant(tenant_id, Purpose.RECORD):
+        record_for_tenant("client.refused", target=("client", client_id), outcome="refused")

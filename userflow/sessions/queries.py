@@ -129,8 +129,8 @@ FROM userflow_endusersession n JOIN userflow_enduser u ON u.id = n.user_id
 WHERE n.browser_digest = %s AND n.ended_at IS NULL AND n.expires_at > %s AND u.active
 """
 
-# The state of an access token is read by every authorized request. The next three begin with
-# a tenant. Times since the session was opened and last used are seconds by the database's clock.
+# The state of an access token is read by every authorized request. Those of end users and clients begin with the record of the
+# entered tenant. Times since the session was opened and last used are seconds by the database's clock.
 ADMIN_STATE = f"""
 SELECT {lookup.COLUMNS},
   extract(epoch FROM now() - n.created_at)::float, extract(epoch FROM now() - n.last_used_at)::float,
@@ -141,21 +141,19 @@ FROM userflow_adminsession n JOIN userflow_adminuser u ON u.id = n.user_id
   LEFT JOIN tenants_databaseserver s ON s.id = d.server_id
 WHERE n.id = %s AND u.id = %s AND u.active AND n.ended_at IS NULL AND n.expires_at > now()
 """
-TENANT_AND_CLIENT = f"""
-SELECT {lookup.COLUMNS},
-  c.active, c.name, c.project_id, c.generation,
-  c.id IS NOT NULL AND (c.last_used_at IS NULL OR c.last_used_at < now() - interval '1 minute'),
-  EXISTS (SELECT FROM userflow_revokedtoken WHERE jti = %s), c.first_party, c.first_party AND c.direct_sign_in,
-  c.access_token_seconds, c.access_token_signed_response_alg, c.security_profile,
-  c.scopes::text, c.audiences::text
-FROM tenants_tenant t {lookup.JOINS}
-  LEFT JOIN userflow_client c ON c.id = %s AND c.tenant_id = t.id
-WHERE t.id = %s
+# Of a client `c`, which need not exist, as `verify.ClientState` holds it.
+_CLIENT_STATE = """
+  c.active, c.name, c.project_id, c.generation, c.first_party, c.first_party AND c.direct_sign_in,
+  c.access_token_seconds, c.access_token_signed_response_alg, c.security_profile, c.scopes::text, c.audiences::text
+"""
+CLIENT_STATE_WIDTH = 11
+CLIENT_STATE = f"""
+SELECT {lookup.RECORD_COLUMNS}, {_CLIENT_STATE}, EXISTS (SELECT FROM userflow_tenantrevokedtoken WHERE jti = %(jti)s)
+FROM {lookup.RECORD_TABLE} r LEFT JOIN userflow_tenantclient c ON c.id = %(client_id)s
 """
 # A client as `client_authentication.StoredClient` holds it, after its tenant. All columns of one took twice the time.
 STORED_CLIENT = f"""
-SELECT {lookup.COLUMNS},
-  c.last_used_at IS NULL OR c.last_used_at < now() - interval '1 minute',
+SELECT {lookup.RECORD_COLUMNS},
   c.id, c.type, c.active, c.secret_digest,
   CASE WHEN c.previous_secret_until > now() THEN c.previous_secret_digest END,
   c.token_endpoint_auth_method, c.jwks_uri, c.generation, c.first_party, c.first_party AND c.direct_sign_in,
@@ -168,8 +166,7 @@ SELECT {lookup.COLUMNS},
     'tls_client_auth_san_uri', c.tls_client_auth_san_uri, 'tls_client_auth_san_ip', c.tls_client_auth_san_ip,
     'tls_client_auth_san_email', c.tls_client_auth_san_email,
     'tls_client_auth_authorities', c.tls_client_auth_authorities)::text END
-FROM userflow_client c JOIN tenants_tenant t ON t.id = c.tenant_id {lookup.JOINS}
-WHERE c.id = %s
+FROM {lookup.RECORD_TABLE} r LEFT JOIN userflow_tenantclient c ON c.id = %s
 """
 # An application's session has the age of the browser's: the absolute limit counts from the sign-in.
 # Of a session `n`, its user `u` and the browser's session `p` that it belongs to.
@@ -180,13 +177,18 @@ _STATE = f"""
   {_RIGHTS.format("u.id")},
   n.parent_id IS NOT NULL OR n.audiences <> '[]', n.scopes::text, n.audiences::text, n.dpop_jkt
 """
-_ACTIVE_SESSION = """
-FROM userflow_endusersession n JOIN userflow_enduser u ON u.id = n.user_id
-  LEFT JOIN userflow_endusersession p ON p.id = n.parent_id
-WHERE n.id = %s AND u.id = %s AND u.active AND n.ended_at IS NULL AND n.expires_at > now()
+# The session need not exist: then the columns after those of the client are null.
+_FROM_RECORD = f"""
+FROM {lookup.RECORD_TABLE} r LEFT JOIN userflow_tenantclient c ON c.id = %(client_id)s
+  LEFT JOIN (userflow_endusersession n JOIN userflow_enduser u ON u.id = n.user_id
+    LEFT JOIN userflow_endusersession p ON p.id = n.parent_id)
+  ON n.id = %(sid)s AND u.id = %(sub)s AND u.active AND n.ended_at IS NULL AND n.expires_at > now()
 """
-END_USER_STATE = f"SELECT {_STATE} {_ACTIVE_SESSION}"
-_STATE_AND_SESSION = f"SELECT {SESSION.of('n')}, {USER.of('u')}, {_STATE} {_ACTIVE_SESSION}"
+END_USER_STATE = f"SELECT {lookup.RECORD_COLUMNS}, {_CLIENT_STATE}, {_STATE} {_FROM_RECORD}"
+END_USER_STATE_AND_SESSION = (
+    f"SELECT {lookup.RECORD_COLUMNS}, {_CLIENT_STATE}, {_STATE}, {SESSION.of('n')}, {USER.of('u')} {_FROM_RECORD}"
+)
+STATE_WIDTH = 12
 # A refresh token with its session, ended or not, and whether that is active; the session's user and claims, for an ID token;
 # and the state of END_USER_STATE. Times are seconds.
 END_USER_REFRESH_TOKEN = f"""
@@ -297,15 +299,6 @@ def find_browser_session(digest: bytes, moment: datetime) -> EndUserSession | No
     """Return the session of the browser whose cookie has this digest, with its user, if both are active at that moment."""
     row = fetch_row("tenant", _BROWSER_SESSION, [digest, moment])
     return None if row is None else session_with_user(row)
-
-
-def active_session(session_id: str | None, user_id: str) -> tuple[EndUserSession, tuple[object, ...]] | None:
-    """Return the active session of an active user, with its user, and its columns of END_USER_STATE. Call it in the tenant."""
-    row = fetch_row("tenant", _STATE_AND_SESSION, [session_id, user_id])
-    if row is None:
-        return None
-    width = len(SESSION) + len(USER)
-    return session_with_user(row[:width]), row[width:]
 
 
 def session_with_user(row: Sequence[object]) -> EndUserSession:

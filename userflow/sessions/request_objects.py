@@ -8,7 +8,7 @@ import orjson
 
 from tenants.addresses.issuers import issuer_of
 from tenants.entering.lookup import TenantContext
-from userflow.accounts.models import Client
+from userflow.accounts.models import TenantClient
 from userflow.accounts.security_profiles import profile_of
 from userflow.sessions.client_signatures import LEEWAY, SignatureInvalid, keys_of_client, read_header, verified_claims
 
@@ -22,7 +22,7 @@ _OWN: Final = frozenset({"iss", "aud", "exp", "nbf", "iat", "jti", "sub"})
 _NEVER: Final = ("request", "request_uri")
 
 
-def read_request_object(encoded: str, *, client: Client, tenant: TenantContext) -> list[tuple[str, str]]:
+def read_request_object(encoded: str, *, client: TenantClient, tenant: TenantContext) -> list[tuple[str, str]]:
     """Return the parameters in a request object that this client has signed for this tenant, as name and value.
 
     It names the client as `iss` and `client_id`, the tenant's issuer as `aud`, and ends (`exp`) within an hour. Raises

@@ -4,12 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from uuid import UUID
 
-from django.db import transaction
-
 from identity_platform.audit.origin import set_actor
-from identity_platform.audit.writer import record_for_platform
+from identity_platform.audit.writer import record_for_tenant
 from tenants.entering import lookup
-from tenants.entering.context import in_tenant
+from tenants.entering.context import in_tenant, tenant_atomic
 from tenants.errors import TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow.accounts import principals
@@ -22,7 +20,7 @@ from userflow.sessions import verify as state
 from userflow.sessions.client_authentication import Credential, KnownClient, StoredClient, authenticate_client
 from userflow.sessions.ending import end_sessions
 from userflow.sessions.issue import TokenPair
-from userflow.sessions.models import RevokedToken, TenantRevokedToken
+from userflow.sessions.models import TenantRevokedToken
 from userflow.sessions.sender_constraint import binding_of, token_type_of
 from userflow.sessions.token_classes import InvalidToken, claims_of, may_use_platform, verified_claims
 
@@ -64,7 +62,8 @@ def issue_client_token(
         algorithm=client.access_token_signed_response_alg,
     )
     set_actor(principals.CLIENT, str(client.id), client.id)
-    record_for_platform("client.signed_in", tenant_id=client.tenant.tenant_id, target=("client", client.id))
+    with _suspension_told(), in_tenant(client.tenant.tenant_id, Purpose.SIGN_IN):
+        record_for_tenant("client.signed_in", target=("client", client.id))
     token_type = token_type_of(binding)
     response: dict[str, object] = {"access_token": token, "token_type": token_type, "expires_in": seconds}
     return {**response, "scope": " ".join(requested)} if requested else response
@@ -122,16 +121,11 @@ def revoke_client_token(claims: Claims) -> None:
     """Reject the client's access token with these claims from the next request on."""
     expires_at, tenant_id = moment(claims["exp"]), UUID(claims["tenant_id"])
     assert expires_at is not None  # a verified token always has one
-    with transaction.atomic():
-        RevokedToken.objects.bulk_create(
-            [RevokedToken(jti=claims["jti"], expires_at=expires_at)], ignore_conflicts=True
+    with in_tenant(tenant_id), tenant_atomic():
+        TenantRevokedToken.objects.bulk_create(
+            [TenantRevokedToken(jti=claims["jti"], expires_at=expires_at)], ignore_conflicts=True
         )
-        record_for_platform("client_token.revoked", tenant_id=tenant_id, target=("client", claims["sub"]))
-        # Committed before the global one: if it fails, nothing has changed.
-        with in_tenant(tenant_id):
-            TenantRevokedToken.objects.bulk_create(
-                [TenantRevokedToken(jti=claims["jti"], expires_at=expires_at)], ignore_conflicts=True
-            )
+        record_for_tenant("client_token.revoked", target=("client", claims["sub"]))
 
 
 def end_client_tokens(*, principal: Principal, everywhere: bool) -> None:
@@ -141,11 +135,12 @@ def end_client_tokens(*, principal: Principal, everywhere: bool) -> None:
         return
     tenant_id = principal.tenant_id
     assert tenant_id is not None  # clients have one
-    with CLIENTS.changing(tenant_id, principal.id, may_lag=True) as client:
+    with CLIENTS.changing(tenant_id, principal.id) as client:
         if client is not None:
             client.generation += 1
             client.save(update_fields=["generation"])
-        record_for_platform("client.tokens_ended", tenant_id=tenant_id, target=("client", principal.id))
+        with in_tenant(tenant_id):
+            record_for_tenant("client.tokens_ended", target=("client", principal.id))
 
 
 def introspect_token(*, token: str, by: KnownClient | Principal) -> dict[str, object]:

@@ -1,8 +1,8 @@
-"""Read the state of a token's principal: one statement per database.
+"""Read the state of a token's principal: one statement.
 
 A deactivated user, an ended session, a suspended tenant, a deactivated client and a removed role take effect with the next
-request, so nothing is cached. An admin's or a client's state, with the tenant's tenant, is one statement on the
-global database. An end user needs that one (tenant and client) and one in the tenant's database.
+request, so nothing is cached. An admin's state, with the tenant, is one statement on the global database. That of an end user
+or a client is one in the tenant's database, which has its tenant and client too.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,8 +16,8 @@ from django.conf import settings
 from identity_platform.postgresql.statements import fetch_row
 from tenants.addresses.issuers import issuer_of
 from tenants.entering import lookup
-from tenants.entering.context import in_tenant
-from tenants.errors import TenantMismatch, TenantSuspended
+from tenants.entering.context import current_tenant
+from tenants.errors import TenantMismatch, TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow.accounts import principals
 from userflow.accounts.principals import Claims, Grant, Principal, UserFields, moment
@@ -26,15 +26,19 @@ from userflow.accounts.session_models import EndUserSession
 from userflow.accounts.session_policy import acr_of, required_acr, session_limits
 from userflow.credentials.email_verification import is_required
 from userflow.ids import FORM
-from userflow.sessions.client_authentication import KnownClient, note_use
+from userflow.sessions import client_uses
+from userflow.sessions.client_authentication import KnownClient
 from userflow.sessions.key_pairs import ES256
 from userflow.sessions.queries import (
     ADMIN_STATE,
+    CLIENT_STATE,
+    CLIENT_STATE_WIDTH,
     END_USER_STATE,
-    TENANT_AND_CLIENT,
-    active_session,
+    END_USER_STATE_AND_SESSION,
+    STATE_WIDTH,
     groups_in,
     roles_in,
+    session_with_user,
 )
 from userflow.sessions.sender_constraint import binding_of
 from userflow.sessions.token_classes import is_for_platform, may_use_platform
@@ -58,7 +62,8 @@ def principal_of(
 ) -> Principal:
     """Return the principal as stored now. `client` is the client of an end user's session if it was just authenticated.
 
-    `columns` are those of END_USER_STATE if they have just been read, none for an inactive session.
+    `columns` are those of an end user's session if they have just been read in the entered tenant, with `client` if it has one;
+    none for an inactive session.
     Raises SessionInactive when the session has ended or the user or client is deleted or deactivated, TenantSuspended or
     TenantBusy when the tenant may not be read.
     """
@@ -74,6 +79,7 @@ def principal_of(
 
 
 def _admin(claims: Claims) -> Principal:
+    lookup.manage()
     row = fetch_row("default", ADMIN_STATE, [claims.get("sid"), claims["sub"]])
     if row is None:
         raise SessionInactive
@@ -82,7 +88,7 @@ def _admin(claims: Claims) -> Principal:
     # An admin user never moves to another tenant; a token that names another one was not issued for this database.
     if kind != claims["kind"] or _uuid(claims.get("tenant_id")) != tenant_id:
         raise SessionInactive
-    tenant_settings = _checked(row[: lookup.WIDTH], Purpose.INSPECT).settings if tenant_id else {}
+    tenant_settings = _checked(lookup.from_row(row[: lookup.WIDTH]), Purpose.INSPECT).settings if tenant_id else {}
     _check_limits(kind, tenant_settings, age=age, unused=unused)
     if "auth_time" not in claims:
         # The console has no token: the stored session says what was verified, with every step-up since.
@@ -102,8 +108,7 @@ def _check_limits(kind: str, tenant_settings: Mapping[str, object], *, age: floa
         raise SessionInactive
 
 
-def _checked(columns: Sequence[Any], purpose: Purpose) -> lookup.TenantContext:
-    tenant = lookup.from_row(columns)
+def _checked(tenant: lookup.TenantContext, purpose: Purpose) -> lookup.TenantContext:
     if tenant.status in lookup.GONE:
         raise SessionInactive
     # Users and admins of a suspended tenant have no access. Only operators inspect it.
@@ -113,62 +118,69 @@ def _checked(columns: Sequence[Any], purpose: Purpose) -> lookup.TenantContext:
 
 
 class ClientState(NamedTuple):
-    """The columns of TENANT_AND_CLIENT about an active client; of a session without one they are null."""
+    """The columns of CLIENT_STATE about a client; without one they are null."""
 
-    name: str
-    project_id: str | None
-    generation: int
-    # Whether the time of its last use must be stored, and whether this token was revoked.
-    stale: bool
-    revoked: bool
-    first_party: bool | None
-    signs_in_directly: bool | None
-    access_token_seconds: int | None
-    access_token_signed_response_alg: str | None
-    security_profile: str | None
-    scopes: Collection[str]
-    audiences: Collection[str]
+    active: bool | None = None
+    name: str = ""
+    project_id: str | None = None
+    generation: int = 0
+    first_party: bool | None = None
+    signs_in_directly: bool | None = None
+    access_token_seconds: int | None = None
+    access_token_signed_response_alg: str | None = None
+    security_profile: str | None = None
+    scopes: Collection[str] = ()
+    audiences: Collection[str] = ()
 
 
-def _tenant_and_client(claims: Claims) -> tuple[lookup.TenantContext, ClientState]:
-    # Only a client's own tokens can be revoked one by one; a user's end with the session.
-    jti = claims["jti"] if claims["kind"] == principals.CLIENT else None
-    row = fetch_row("default", TENANT_AND_CLIENT, [jti, claims.get("client_id"), claims.get("tenant_id")])
-    if row is None:
+def _read(
+    claims: Claims, statement: str, values: Mapping[str, object]
+) -> tuple[lookup.TenantContext, ClientState, Sequence[Any]]:
+    """Return tenant and client of the claims, both in use, and the other columns. Raises as `principal_of`."""
+    tenant_id = _uuid(claims.get("tenant_id"))
+    if tenant_id is None:
         raise SessionInactive
-    active, *client = row[lookup.WIDTH :]
-    tenant = _checked(row[: lookup.WIDTH], Purpose.READ)
+    try:
+        stored_tenant, row = lookup.read_with_record(
+            tenant_id, statement, {"client_id": _uuid(claims.get("client_id")), **values}
+        )
+    except UnknownTenant as problem:
+        raise SessionInactive from problem
+    tenant = _checked(stored_tenant, Purpose.READ)
     # The issuer changes with the slug. Claims of a refreshed session have none.
     if claims.get("iss", issuer_of(tenant)) != issuer_of(tenant):
         raise SessionInactive
+    *client, scopes, audiences = row[:CLIENT_STATE_WIDTH]
     # A deleted client has no row.
-    if claims.get("client_id") and not active:
+    if claims.get("client_id") and not client[0]:
         raise SessionInactive
-    *columns, scopes, audiences = client
-    return tenant, ClientState(*columns, *(orjson.loads(text) if text else () for text in (scopes, audiences)))
+    lists = (orjson.loads(text) if text else () for text in (scopes, audiences))
+    return tenant, ClientState(*client, *lists), row[CLIENT_STATE_WIDTH:]
+
+
+def _read_session(claims: Claims, statement: str) -> tuple[lookup.TenantContext, ClientState, Sequence[Any]]:
+    tenant, limits, columns = _read(claims, statement, {"sid": claims.get("sid"), "sub": claims["sub"]})
+    if columns[0] is None:
+        raise SessionInactive
+    return tenant, limits, columns
 
 
 def session_of(claims: Claims) -> tuple[Principal, EndUserSession]:
     """Return the principal of an end user's token with its session and user, as stored now. Raises as `principal_of`."""
-    tenant, limits = _tenant_and_client(claims)
-    with in_tenant(tenant.tenant_id, Purpose.READ):
-        stored_session = active_session(claims.get("sid"), claims["sub"])
-    if stored_session is None:
-        raise SessionInactive
-    session, columns = stored_session
-    return _end_user_of(claims, tenant, limits, columns), session
+    tenant, limits, columns = _read_session(claims, END_USER_STATE_AND_SESSION)
+    principal = _end_user_of(claims, tenant, limits, columns[:STATE_WIDTH])
+    return principal, session_with_user(columns[STATE_WIDTH:])
 
 
 def _end_user(claims: Claims, client: KnownClient | None, columns: Sequence[Any] | None) -> Principal:
-    tenant, limits = (client.tenant, client) if client is not None else _tenant_and_client(claims)
-    if client is not None and str(tenant.tenant_id) != claims.get("tenant_id"):
-        raise SessionInactive
     if columns is None:
-        with in_tenant(tenant.tenant_id, Purpose.READ):
-            columns = fetch_row("tenant", END_USER_STATE, [claims.get("sid"), claims["sub"]])
+        return _end_user_of(claims, *_read_session(claims, END_USER_STATE))
     if not columns:
         raise SessionInactive
-    return _end_user_of(claims, tenant, limits, columns)
+    tenant = client.tenant if client is not None else current_tenant()
+    if str(tenant.tenant_id) != claims.get("tenant_id"):
+        raise SessionInactive
+    return _end_user_of(claims, tenant, client if client is not None else ClientState(), columns)
 
 
 def _end_user_of(
@@ -248,13 +260,13 @@ def audiences_still_allowed(
 def _client(claims: Claims) -> Principal:
     if not claims.get("client_id") or claims["client_id"] != claims["sub"]:
         raise SessionInactive
-    tenant, client = _tenant_and_client(claims)
-    if client.revoked or claims.get("gen") != client.generation:
+    tenant, client, (is_revoked,) = _read(claims, CLIENT_STATE, {"jti": claims["jti"]})
+    # A user's token ends with the session; a client's own can be revoked one by one.
+    if is_revoked or claims.get("gen") != client.generation:
         raise SessionInactive
     if is_for_platform(claims) and not may_use_platform(client.audiences):
         raise SessionInactive
-    if client.stale:
-        note_use(UUID(claims["client_id"]))
+    client_uses.note(UUID(claims["client_id"]))
     granted = frozenset(client.scopes) & frozenset((claims.get("scope") or "").split())
     return _principal(claims, (), granted, tenant.settings, user={"name": client.name, "project_id": client.project_id})
 

@@ -16,7 +16,8 @@ from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.credentials import attempts, email_verification, passwords, pending_registrations
 from userflow.credentials.attempts import Counter
 from userflow.errors import ClientNotAuthenticated, EmailNotVerified, HashersBusy, WrongCredentials
-from userflow.sessions.client_authentication import StoredClient, find_client, note_use, reject_sign_in
+from userflow.sessions import client_uses
+from userflow.sessions.client_authentication import StoredClient, find_client, reject_sign_in
 from userflow.signin import pipeline, queries
 from userflow.signin.delivery import ApplicationTokens, BrowserCookie, Delivery
 from userflow.signin.pipeline import SignedIn, Waiting
@@ -120,8 +121,8 @@ def _sign_in_end_user(
                 )
             raise _rejected(END_USERS, user, _reason(user, right=right) or "client_inactive")
         _renew_hash(END_USERS, user, password)
-    if client is not None and client.stale:
-        note_use(client.id)
+    if client is not None:
+        client_uses.note(client.id)
     try:
         return pipeline.sign_in(
             END_USERS,

@@ -224,7 +224,7 @@ def tenant_of(user: Account) -> TenantContext | None:
         return current_tenant()
     if user.home_tenant_id is None:
         return None
-    tenant = lookup.find(user.home_tenant_id)
+    tenant = lookup.find_row(user.home_tenant_id)
     tenant.check(Purpose.READ)
     return tenant
 
