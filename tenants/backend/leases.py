@@ -26,7 +26,7 @@ from uuid import UUID, uuid4
 
 import structlog
 from django.conf import settings
-from django.db import DatabaseError, connections, transaction
+from django.db import DatabaseError, InterfaceError, connections, transaction
 from django.db.models import Count, Q, Sum
 from django.db.models.functions import Coalesce, Now
 from psycopg import Error as DriverError
@@ -166,6 +166,8 @@ class Leases:
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._trusted_until = math.inf
+        # Whether the global database did not respond to the last renewal.
+        self._is_global_away = False
         self._refused_until: dict[int, float] = {}
         # Servers with unused leases at the last renewal.
         self._unused: set[int] = set()
@@ -242,21 +244,23 @@ class Leases:
                     self._renew()
                     log_levels.refresh()
                     worker_resting.send(sender=Leases)
-                waiting: dict[int, list[_Request]] = defaultdict(list)
-                for request in batch:
-                    if request is not None:
-                        waiting[request.server_id].append(request)
-                for server_id, asking in waiting.items():
-                    self._grant(server_id, asking)
+                for server_id, asking in _by_server(batch).items():
+                    if self._is_global_away:
+                        self._grant_alone(server_id, asking)
+                    else:
+                        self._grant(server_id, asking)
             except Exception as problem:  # without this thread the process could not open connections any more
                 connections["default"].close()
                 log.warning("leases_not_renewed", cause=type(problem).__qualname__)
+                self._is_global_away = _is_away(problem)
+                if self._is_global_away:
+                    for server_id, asking in _by_server(batch).items():
+                        self._grant_alone(server_id, asking)
             finally:
                 for request in batch:
                     if request is not None:
                         request.done.set()
-            if time.monotonic() >= self._trusted_until:
-                self._give_up()
+            self._give_up_untrusted()
             if None in batch:
                 self._hand_back_all()
                 return
@@ -265,8 +269,7 @@ class Leases:
 
     def _grant(self, server_id: int, asking: list[_Request]) -> None:
         """Lease for all threads that ask for connections to this server, in one transaction."""
-        if time.monotonic() >= self._trusted_until:
-            self._give_up()
+        self._give_up_untrusted()
         sent, leased = time.monotonic(), self._pool.leased(server_id)
         with transaction.atomic():
             # Locked until the row of this process is written: nothing is leased twice.
@@ -295,10 +298,18 @@ class Leases:
         for request in asking:
             request.reply = Reply.GRANTED if granted else Reply.REFUSED
 
+    def _grant_alone(self, server_id: int, asking: list[_Request]) -> None:
+        """Grant up to the base while the global database is away: no other process can lease anything either."""
+        room = max(0, self._pool.base - self._pool.leased(server_id))
+        granted = min(room, len(asking))
+        if granted:
+            self._pool.lend(server_id, granted)
+        for number, request in enumerate(asking):
+            request.reply = Reply.GRANTED if number < granted else Reply.REFUSED
+
     def _renew(self) -> None:
         """Extend the leases, and hand back what is not used; for another process that got none also what is little used."""
-        if time.monotonic() >= self._trusted_until:
-            self._give_up()
+        self._give_up_untrusted()
         sent = time.monotonic()
         ConnectionLease.objects.filter(Q(expires_at__lte=Now()) | Q(process__in=_killed())).delete()
         if self._global_connections and self._main_id is None and not settings.PGBOUNCER:
@@ -311,11 +322,15 @@ class Leases:
         for server_id in leased_servers if self._main_id is None else {*leased_servers, self._main_id}:
             if self._extend(server_id):
                 continue
+            if self._is_global_away:
+                # Expired meanwhile. The connections are open: another process that has leased too many closes its own.
+                self._write(server_id, self._pool.leased(server_id))
+                continue
             # Deleted, or lost with the server that had it: others may have leased these connections.
             self._pool.revoke(server_id)
             if server_id == self._main_id:
                 self._write(server_id, 0)
-        self._trusted_until = sent + self._trusted_for
+        self._trusted_until, self._is_global_away = sent + self._trusted_for, False
 
     def _shrink(self, server_id: int, use: ServerUse | None) -> None:
         """Lower what is leased in this process to what it uses. Connections are closed before their lease ends."""
@@ -365,6 +380,10 @@ class Leases:
             update_fields=["connections", "global_connections", "refused_at", "expires_at"],
         )
 
+    def _give_up_untrusted(self) -> None:
+        if time.monotonic() >= self._trusted_until and not self._is_global_away:
+            self._give_up()
+
     def _give_up(self) -> None:
         """Close what is leased: the leases may end before they can be renewed."""
         self._trusted_until = math.inf
@@ -380,6 +399,24 @@ class Leases:
             log.warning("leases_not_deleted", cause=type(problem).__qualname__)
         finally:
             connections["default"].close()
+
+
+def _by_server(batch: Iterable[_Request | None]) -> dict[int, list[_Request]]:
+    waiting: dict[int, list[_Request]] = defaultdict(list)
+    for request in batch:
+        if request is not None:
+            waiting[request.server_id].append(request)
+    return waiting
+
+
+def _is_away(problem: Exception) -> bool:
+    """Return whether the global database does not respond, as opposed to a statement that has failed."""
+    if not isinstance(problem, DatabaseError | InterfaceError | DriverError):
+        return False
+    cause = problem if isinstance(problem, DriverError) else problem.__cause__
+    state = getattr(cause, "sqlstate", None)
+    # Connection exceptions; an administrator's shutdown; an error of the connection itself has no state.
+    return state is None or state.startswith(("08", "57P"))
 
 
 def _killed() -> list[UUID]:

@@ -79,6 +79,9 @@ class _Process:
 
 
 _process = _Process()
+# Installation and epoch that this process has proven. They count while the global database is away: then no other one serves.
+_proven: tuple[UUID, int] | None = None
+_away_until = 0.0
 _looking = threading.Lock()
 
 
@@ -119,8 +122,11 @@ def reasons() -> tuple[str, ...]:
 def own_mark() -> tuple[UUID, int]:
     """Return the installation and the epoch that this process has proven. Raises InstallationFenced."""
     require()
-    # Null only while the global database has no table of installations yet.
-    return _process.installation or UUID(int=0), _process.epoch
+    known = _process
+    if known.installation is None and _proven is not None:
+        return _proven
+    # Null only while the global database has no table of installations yet, or is away and has not been read before.
+    return known.installation or UUID(int=0), known.epoch
 
 
 def stored_id() -> UUID:
@@ -134,8 +140,10 @@ def look(*, again: bool = False, uncompared: int | None = None) -> tuple[str, ..
     `again` also in a process that was allowed before: the global database may have been restored since. `uncompared` (a
     server's id) also if that server was not compared.
     """
-    global _process
+    global _process, _proven, _away_until
     with _looking:
+        if time.monotonic() < _away_until:
+            return _process.reasons
         if not again:
             if _process.installation is not None and not _is_due(uncompared):
                 return ()
@@ -147,9 +155,10 @@ def look(*, again: bool = False, uncompared: int | None = None) -> tuple[str, ..
             # `prepare` has not run with this release. What needs the fence needs its tables too.
             return ()
         except (OperationalError, InterfaceError):
-            # Without the global database nothing is served anyway. The next call looks again.
+            # What this process has proven, or that it is fenced, still counts. A later call looks again.
             connection.close_if_unusable_or_obsolete()
-            return ()
+            _away_until = time.monotonic() + _LOOK_AGAIN_SECONDS
+            return _process.reasons
         if fence_reasons and fence_reasons != _process.reasons:
             log.error(
                 "installation_fenced", reasons=list(fence_reasons), next="run adopt_installation or detach_installation"
@@ -166,6 +175,7 @@ def look(*, again: bool = False, uncompared: int | None = None) -> tuple[str, ..
                 looked_at=time.monotonic(),
             )
         )
+        _proven = None if fence_reasons else (installation.pk, installation.epoch)
         return fence_reasons
 
 
