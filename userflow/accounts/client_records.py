@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from typing import ClassVar, Final
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db import transaction
+from django.db.models import F, QuerySet
 
 from identity_platform.audit.models import PlatformEvent
 from tenants.models import GlobalCopy, TenantDatabase
@@ -34,6 +35,17 @@ class ClientProjection(Projection[Client]):
 
     def columns(self, row: Client) -> dict[str, object]:
         return {name: getattr(row, name) for name in _COLUMNS}
+
+    def apply(self, tenant_id: UUID, *, direct: bool = False, newer: bool = False) -> int:
+        """Write the copies; with `newer` also end all tokens that clients have of their own.
+
+        What was revoked is in the database that was restored or overwritten, and not in the one that is used from now on.
+        """
+        with transaction.atomic():
+            if newer:
+                clients = Client.objects.filter(tenant_id=tenant_id)
+                clients.update(generation=F("generation") + 1, revision=F("revision") + 1)
+            return super().apply(tenant_id, direct=direct, newer=newer)
 
     def deleted(self, keys: Collection[object]) -> Collection[object]:
         targets = {str(key): key for key in keys}

@@ -72,16 +72,18 @@ class RevokedTokenBase(Expiring):
 
 
 class RevokedToken(RevokedTokenBase):
-    """In the global database, where the tokens of clients are verified."""
+    """In the global database, where the release before verifies the tokens of clients. A later one removes the table."""
 
     class Meta:
         indexes = [models.Index(fields=["expires_at"], name="revoked_token_expiry")]
 
 
 class TenantRevokedToken(RevokedTokenBase, TenantModel):
-    """The same in the tenant's own database, for the release that verifies the tokens of clients there. Not read yet."""
+    """In the tenant's own database."""
 
-    after_restore: ClassVar[AfterRestore] = NoAuthority("A row takes authority away, and none is read yet.")
+    after_restore: ClassVar[AfterRestore] = NoAuthority(
+        "A row takes authority away. A restore raises the generation of each client: their tokens since the backup end."
+    )
 
     class Meta:
         indexes = [models.Index(fields=["expires_at"], name="tenant_revoked_token_expiry")]

@@ -18,7 +18,8 @@ from django.conf import settings
 from django.test import override_settings
 
 from identity_platform.api import valkey
-from identity_platform.audit.models import PlatformEvent
+from identity_platform.audit.models import TenantEvent
+from tenants.entering.context import in_tenant
 from tests.parallel import run_concurrently
 from tests.userflow.clients.keys import PrivateKey, assertion, key_set, new_key, public_jwk
 from tests.userflow.clients.test_clients import path
@@ -225,8 +226,9 @@ def test_assertion_and_secret_together_are_rejected(tenant: TestTenant, key: Pri
 def test_rejected_assertion_is_audited(tenant: TestTenant, key: PrivateKey) -> None:
     client = key_client(tenant, public_jwk(key))
     post(assertion(new_key(), client["id"], issuer(tenant)))
-    event = PlatformEvent.objects.get(action="client.refused", target_id=client["id"])
-    assert (event.tenant_id, event.outcome) == (tenant.id, "refused")
+    with in_tenant(tenant.id):
+        event = TenantEvent.objects.get(action="client.refused", target_id=client["id"])
+    assert event.outcome == "refused"
 
 
 # --- the way that the client has registered --------------------------------------------------------------------------

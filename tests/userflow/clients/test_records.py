@@ -19,6 +19,7 @@ from tests.userflow.clients.test_clients import path
 from tests.userflow.sessions.clients import make_client, own_token
 from tests.world import Api, TestTenant, assert_created
 from userflow.accounts.models import Client, TenantClient
+from userflow.sessions import client_uses
 
 New = Callable[[], TestTenant]
 # What only the admin API shows, or what the copy has of its own.
@@ -90,6 +91,7 @@ def test_use_of_a_client_is_no_change(new_tenant: New) -> None:
     tenant = new_tenant()
     client = make_client(tenant)
     own_token(client)
+    client_uses.store()
     assert Client.objects.get(pk=client["id"]).last_used_at is not None
     assert (client_copies(tenant)[client["id"]].revision, differing(tenant)) == (1, [])
 

@@ -9,7 +9,7 @@ import pytest
 from django.core.management import call_command
 from django.utils.timezone import now
 
-from identity_platform.audit.models import PlatformEvent, TenantEvent
+from identity_platform.audit.models import TenantEvent
 from tenants.entering.context import in_tenant
 from tests.tenants.faults.test_one_tenant import gone
 from tests.userflow.sessions.clients import basic, form, make_client, own_token
@@ -53,7 +53,8 @@ def test_revoke_of_client_token_ends_only_that_one(tenant: TestTenant) -> None:
     assert (Api(token=one).get(VALIDATE).status_code, Api(token=two).get(VALIDATE).status_code) == (401, 200)
     assert Api(token=one + "=").get(VALIDATE).status_code == 401
     assert revoke(one, headers=basic(client)).status_code == 200
-    assert PlatformEvent.objects.filter(action="client_token.revoked", target_id=client["id"]).count() == 2
+    with in_tenant(tenant.id):
+        assert TenantEvent.objects.filter(action="client_token.revoked", target_id=client["id"]).count() == 2
 
 
 def test_revocation_of_client_token_is_stored_in_both_databases(new_tenant: Any) -> None:

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from identity_platform.audit.models import PlatformEvent
+from identity_platform.audit.models import TenantEvent
+from tenants.entering.context import in_tenant
 from tests.mfa.people import new_user
 from tests.mfa.webauthn.passkeys import end_users_of, new_authenticator, user_with_passkey
 from tests.userflow.sessions.clients import basic, make_client
@@ -38,8 +39,8 @@ def test_login_rejects_and_audits_wrong_secret(tenant: TestTenant, other_tenant:
     assert_rejected(login(client, person.email, headers=basic(client, foreign["client_secret"])))
     assert_rejected(login(client, person.email, headers=basic(foreign)))
     assert_rejected(login(client, "unknown@example.com"))
-    refused = PlatformEvent.objects.filter(action="client.refused", target_id=client["client_id"])
-    assert refused.count() == 5
+    with in_tenant(tenant.id):
+        assert TenantEvent.objects.filter(action="client.refused", target_id=client["client_id"]).count() == 5
 
 
 def test_login_rejects_two_secrets(tenant: TestTenant) -> None:
