@@ -1,14 +1,17 @@
 """Data keys: one per tenant and one for the platform, wrapped by the key ring, unwrapped once per process."""
 
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 from uuid import UUID
 
 import structlog
-from django.db import transaction
+from django.db import InterfaceError, OperationalError, connection, transaction
 from django.db.models import Count
 
+from identity_platform import shared_facts
 from identity_platform.crypto import (
     RingKeyMissing,
     SealBroken,
@@ -23,6 +26,8 @@ from tenants.models import DataKey
 
 log = structlog.get_logger("identity.tenants")
 
+_FACT: Final = "data key:{}"
+
 
 def create(owner: str) -> None:
     """Create the owner's data key unless it exists. Safe to call concurrently."""
@@ -36,10 +41,14 @@ def create(owner: str) -> None:
 @lru_cache(maxsize=2048)
 def _key(owner: str) -> bytes:
     """Read and unwrap the owner's data key. The platform's key is created at first use. Raises DataKeyLocked."""
-    row = DataKey.objects.filter(pk=owner).first()
-    if row is None and owner == DataKey.PLATFORM:
-        create(owner)
-        row = DataKey.objects.get(pk=owner)
+    try:
+        row = _stored(owner)
+    except (OperationalError, InterfaceError):
+        connection.close_if_unusable_or_obsolete()
+        shared = shared_facts.read(_FACT.format(owner))
+        if shared is None:
+            raise
+        row = DataKey(owner=owner, ring_key_id=shared[0], wrapped=b64decode(shared[1]))
     try:
         if row is None:
             raise DataKey.DoesNotExist
@@ -52,6 +61,17 @@ def _key(owner: str) -> bytes:
             ring_key_id=row.ring_key_id if row is not None else None,
         )
         raise DataKeyLocked from problem
+
+
+def _stored(owner: str) -> DataKey | None:
+    """Return the owner's data key, and share it, wrapped, with processes that start while the global database is away."""
+    row = DataKey.objects.filter(pk=owner).first()
+    if row is None and owner == DataKey.PLATFORM:
+        create(owner)
+        row = DataKey.objects.get(pk=owner)
+    if row is not None:
+        shared_facts.write(_FACT.format(owner), [row.ring_key_id, b64encode(row.wrapped).decode()])
+    return row
 
 
 def tenant_key(tenant_id: UUID) -> bytes:
@@ -76,9 +96,10 @@ def is_readable(owner: str) -> bool:
         return False
 
 
-def forget() -> None:
-    """Remove all unwrapped keys from the cache, after a deletion of one."""
+def forget(owner: str) -> None:
+    """Remove all unwrapped keys from the cache, and the wrapped one that is shared, after the deletion of the owner's."""
     _key.cache_clear()
+    shared_facts.remove(_FACT.format(owner))
 
 
 # --- rotation of the key ring ----------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError, ProgrammingError, connection, transaction
 from psycopg import sql
 
+from identity_platform import shared_facts
 from identity_platform.api.errors import ApiError
 from identity_platform.crypto import SealBroken
 from identity_platform.postgresql.statements import fetch_row
@@ -78,6 +79,7 @@ class _Process:
     looked_at: float = 0.0
 
 
+_FACT: Final = "installation"
 _process = _Process()
 # Installation and epoch that this process has proven. They count while the global database is away: then no other one serves.
 _proven: tuple[UUID, int] | None = None
@@ -158,6 +160,8 @@ def look(*, again: bool = False, uncompared: int | None = None) -> tuple[str, ..
             # What this process has proven, or that it is fenced, still counts. A later call looks again.
             connection.close_if_unusable_or_obsolete()
             _away_until = time.monotonic() + _LOOK_AGAIN_SECONDS
+            if _proven is None and not _process.reasons and (shared := shared_facts.read(_FACT)) is not None:
+                _proven = UUID(shared[0]), int(shared[1])
             return _process.reasons
         if fence_reasons and fence_reasons != _process.reasons:
             log.error(
@@ -176,6 +180,10 @@ def look(*, again: bool = False, uncompared: int | None = None) -> tuple[str, ..
             )
         )
         _proven = None if fence_reasons else (installation.pk, installation.epoch)
+        if fence_reasons:
+            shared_facts.remove(_FACT)
+        else:
+            shared_facts.write(_FACT, [str(installation.pk), installation.epoch])
         return fence_reasons
 
 

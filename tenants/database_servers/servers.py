@@ -1,13 +1,16 @@
 """How to reach a database server: psycopg parameters, sealed in the database, opened once per process."""
 
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 from django.conf import settings
+from django.db import InterfaceError, OperationalError, connection
 from psycopg.conninfo import conninfo_to_dict
 
+from identity_platform import shared_facts
 from identity_platform.crypto import SealContext, seal, unseal
 from identity_platform.postgresql.base import MAIN_SERVER
 from identity_platform.postgresql.hosts import with_primary
@@ -29,6 +32,7 @@ BACKGROUND_CONNECTIONS, BACKGROUND_WAIT_SECONDS = 4, 60.0
 # A function of the number of servers and their revisions, not of tenants.
 _MOST_CACHED = 256
 _names: dict[int, str] = {}
+_URLS: Final = ("url_sealed", "admin_url_sealed")
 _poolers: set[tuple[int, int]] = set()
 
 
@@ -82,7 +86,7 @@ def name_of(server_id: int) -> str | None:
 
 @lru_cache(maxsize=_MOST_CACHED)
 def _unsealed_parameters(server_id: int, revision: int, direct: bool) -> Parameters:
-    server = DatabaseServer.objects.get(pk=server_id)
+    server = _stored(server_id)
     _names[server_id] = server.name
     if server.detached:
         raise ServerDetached
@@ -96,6 +100,26 @@ def _unsealed_parameters(server_id: int, revision: int, direct: bool) -> Paramet
     return parse_url(
         unseal(bytes(sealed), data_key=keys.platform_key(), context=_context(server.name, column)).decode()
     )
+
+
+def _stored(server_id: int) -> DatabaseServer:
+    """Return the server, and share it with processes that start while the global database is away; its URLs are sealed."""
+    name = f"server:{server_id}"
+    try:
+        server = DatabaseServer.objects.get(pk=server_id)
+    except (OperationalError, InterfaceError):
+        connection.close_if_unusable_or_obsolete()
+        shared = shared_facts.read(name)
+        if shared is None:
+            raise
+        urls = {column: b64decode(shared[column]) if shared[column] else None for column in _URLS}
+        return DatabaseServer(pk=server_id, name=shared["name"], detached=shared["detached"], **urls)
+    sealed_urls = {column: getattr(server, column) for column in _URLS}
+    texts = {
+        column: b64encode(sealed).decode() if sealed is not None else None for column, sealed in sealed_urls.items()
+    }
+    shared_facts.write(name, {"name": server.name, "detached": server.detached, **texts})
+    return server
 
 
 def parse_url(url: str) -> Parameters:

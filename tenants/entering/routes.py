@@ -11,11 +11,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-import orjson
-import redis
-from django.conf import settings
-
-from identity_platform.api import valkey
+from identity_platform import shared_facts
 from identity_platform.postgresql.statements import fetch_row
 from tenants import operating_modes
 from tenants.entering.target import DatabaseTarget
@@ -24,7 +20,6 @@ from tenants.states import State
 
 # In each process. When there are more, the oldest is read again.
 MOST_KEPT: Final = 20_000
-SHARED_SECONDS: Final = 7 * 86_400
 _WITHOUT_DATABASE: Final = frozenset({State.PROVISIONING, State.FAILED})
 _GONE: Final = frozenset({State.DELETING, State.DELETED})
 _READ: Final = """
@@ -64,7 +59,7 @@ def route_to(tenant_id: UUID) -> Route:
     """Return where the tenant's database was when this was last read. Raises as `read_again`."""
     route = _routes.get(tenant_id)
     if route is None:
-        shared = _shared(f"route:{tenant_id}")
+        shared = shared_facts.read(f"route:{tenant_id}")
         if shared is None:
             return read_again(tenant_id)
         route = Route._make(shared)
@@ -85,7 +80,7 @@ def read_again(tenant_id: UUID) -> Route:
     route = Route._make(row[:-1])
     if _routes.get(tenant_id) != route:
         _keep(_routes, tenant_id, route)
-        _share(f"route:{tenant_id}", route)
+        shared_facts.write(f"route:{tenant_id}", route)
     return route
 
 
@@ -94,7 +89,7 @@ def tenant_named(names: Names, name: str, read: Callable[[], UUID | None]) -> UU
     known = _tenants.get((names, name))
     if known is not None:
         return known
-    shared = _shared(f"{names}:{name}")
+    shared = shared_facts.read(f"{names}:{name}")
     if shared is None:
         return named_again(names, name, read)
     known = UUID(shared)
@@ -109,7 +104,7 @@ def named_again(names: Names, name: str, read: Callable[[], UUID | None]) -> UUI
         _tenants.pop((names, name), None)
     elif _tenants.get((names, name)) != tenant_id:
         _keep(_tenants, (names, name), tenant_id)
-        _share(f"{names}:{name}", str(tenant_id))
+        shared_facts.write(f"{names}:{name}", str(tenant_id))
     return tenant_id
 
 
@@ -124,34 +119,3 @@ def _keep(kept: dict[Any, Any], key: object, value: object) -> None:
     if len(kept) >= MOST_KEPT:
         kept.pop(next(iter(kept.copy())), None)
     kept[key] = value
-
-
-# --- Valkey ----------------------------------------------------------------------------------------------------------
-
-
-def _key(name: str) -> str:
-    stores: dict[str, dict[str, Any]] = settings.CACHES
-    return f"{stores['default']['KEY_PREFIX']}:placement:{name}"
-
-
-def _shared(name: str) -> Any:
-    """Return what another process has shared, None if nothing or while Valkey does not respond."""
-    breaker = valkey.breaker(settings.REDIS_URL)
-    if breaker.is_open:
-        return None
-    try:
-        text = valkey.client().get(_key(name))
-    except (redis.RedisError, OSError):
-        breaker.record_failure()
-        return None
-    return None if text is None else orjson.loads(text)
-
-
-def _share(name: str, value: object) -> None:
-    breaker = valkey.breaker(settings.REDIS_URL)
-    if breaker.is_open:
-        return
-    try:
-        valkey.client().set(_key(name), orjson.dumps(value), ex=SHARED_SECONDS)
-    except (redis.RedisError, OSError):
-        breaker.record_failure()

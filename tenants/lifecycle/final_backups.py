@@ -254,7 +254,7 @@ def expire() -> int:
             former_slugs.free(tenant_id)
             backup.delete()
             record_for_platform("tenant.final_backup_deleted", tenant_id=tenant_id, target=("tenant", tenant_id))
-        keys.forget()
+        keys.forget(str(tenant_id))
         remove(Path(backup.file))
         expired += 1
     _sweep()

@@ -272,7 +272,7 @@ def delete_tenant(*, tenant_id: UUID, final_backup: bool = True) -> Deletion:
                 target=("tenant", tenant_id),
                 details={"final_backup_until": deletion.until.isoformat() if deletion.until else None},
             )
-    keys.forget()
+    keys.forget(str(tenant_id))
     lookup.forget()
     return deletion
 

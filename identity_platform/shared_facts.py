@@ -1,0 +1,52 @@
+"""Facts of the global database that processes share through Valkey, for one that starts while that database is away.
+
+Nothing is read here while the database responds, except what is confirmed elsewhere (`tenants.entering.routes`). Secrets are sealed or
+wrapped as in the database. Without Valkey nothing is shared.
+"""
+
+from typing import Any, Final
+
+import orjson
+import redis
+from django.conf import settings
+
+from identity_platform.api import valkey
+
+KEPT_SECONDS: Final = 86_400
+
+
+def read(name: str) -> Any:
+    """Return the value that another process has shared under this name within a day, None without one or without Valkey."""
+    breaker = valkey.breaker(settings.REDIS_URL)
+    if breaker.is_open:
+        return None
+    try:
+        text = valkey.client().get(_key(name))
+    except (redis.RedisError, OSError):
+        breaker.record_failure()
+        return None
+    return None if text is None else orjson.loads(text)
+
+
+def write(name: str, value: object) -> None:
+    """Share a value that JSON can hold."""
+    breaker = valkey.breaker(settings.REDIS_URL)
+    if breaker.is_open:
+        return
+    try:
+        valkey.client().set(_key(name), orjson.dumps(value), ex=KEPT_SECONDS)
+    except (redis.RedisError, OSError):
+        breaker.record_failure()
+
+
+def remove(name: str) -> None:
+    """Remove what is shared under this name. It ends within a day in any case."""
+    try:
+        valkey.client().delete(_key(name))
+    except (redis.RedisError, OSError):
+        valkey.breaker(settings.REDIS_URL).record_failure()
+
+
+def _key(name: str) -> str:
+    stores: dict[str, dict[str, Any]] = settings.CACHES
+    return f"{stores['default']['KEY_PREFIX']}:fact:{name}"
