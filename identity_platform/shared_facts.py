@@ -1,7 +1,7 @@
 """Facts of the global database that processes share through Valkey, for one that starts while that database is away.
 
-Nothing is read here while the database responds, except what is confirmed elsewhere (`tenants.entering.routes`). Secrets are sealed
-or wrapped as in the database. Without Valkey nothing is shared.
+Nothing is read here while the database responds, except what is confirmed elsewhere (`tenants.entering.routes`). Secrets are
+sealed or wrapped as in the database. Without Valkey nothing is shared.
 """
 
 from typing import Any, Final
