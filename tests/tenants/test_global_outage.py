@@ -1,0 +1,120 @@
+"""Requests of end users and applications while the global database is away."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import psycopg
+import pytest
+from django.db import connection
+
+from tests.registry.processes import Server
+from tests.userflow.sessions.clients import basic, make_client
+from tests.world import PASSWORD, Api, TestTenant, User
+
+pytestmark = pytest.mark.timeout(600)
+PROFILE, TOKEN = "/authmgr/profile", "/authmgr/token"
+
+
+@contextmanager
+def outage() -> Iterator[None]:
+    """Close the global database to everyone."""
+    name = str(connection.settings_dict["NAME"])
+    parameters = connection.get_connection_params()
+    connection.close()
+    with psycopg.connect(**parameters | {"dbname": "postgres"}, autocommit=True) as raw:
+        raw.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
+        try:
+            raw.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+            yield
+        finally:
+            raw.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    """Start a server with one worker, whose leases expire after six seconds."""
+    started: list[Server] = []
+
+    def begin(**more: str) -> Server:
+        log = tmp_path / f"{len(started)}.log"
+        started.append(Server(log, 1, DJANGO_SETTINGS_MODULE="tests.tenants.leasing.short_leases", **more))
+        started[-1].wait()
+        return started[-1]
+
+    yield begin
+    for server in started:
+        server.end()
+
+
+class Caller:
+    """An end user and a client, at a server."""
+
+    def __init__(self, server: Server, tenant: TestTenant, user: User, client: dict[str, Any]) -> None:
+        self.server, self.tenant, self.user, self.client = server, tenant, user, client
+
+    def login(self) -> dict[str, Any]:
+        body = {"client_id": str(self.tenant.client_id), "email": self.user.email, "password": PASSWORD}
+        response = self.server.call("POST", "/authmgr/login", body)
+        assert response.status_code == 200, response.content
+        pair: dict[str, Any] = response.json()
+        return pair
+
+    def requests(self) -> dict[str, int]:
+        """Return the status of each kind of request."""
+        pair = self.login()
+        bearer = {"Authorization": f"Bearer {pair['access_token']}"}
+        refreshing = {"grant_type": "refresh_token", "refresh_token": pair["refresh_token"]}
+        secret = basic(self.client)
+        statuses = {
+            "profile": self.server.call("GET", PROFILE, headers=bearer).status_code,
+            "refresh": self._form(TOKEN, refreshing | {"client_id": str(self.tenant.client_id)}),
+            "client token": self._form(TOKEN, {"grant_type": "client_credentials"}, secret),
+            "introspection": self._form("/authmgr/token/introspect", {"token": pair["access_token"]}, secret),
+        }
+        for path in ("jwks", ".well-known/openid-configuration", "signin"):
+            statuses[path] = self.server.call("GET", f"/t/{self.tenant.slug}/{path}").status_code
+        return statuses
+
+    def _form(self, path: str, fields: dict[str, str], headers: dict[str, str] | None = None) -> int:
+        line = self.server.line()
+        encoded = {"Content-Type": "application/x-www-form-urlencoded", **(headers or {})}
+        line.request("POST", path, urlencode(fields), encoded)
+        status = line.getresponse().status
+        line.close()
+        return status
+
+
+@pytest.fixture
+def caller(start: Callable[..., Server], new_tenant: Callable[[], TestTenant]) -> Caller:
+    tenant = new_tenant()
+    caller = Caller(start(), tenant, tenant.register(), make_client(tenant))
+    assert set(caller.requests().values()) == {200}
+    return caller
+
+
+def test_users_and_applications_are_served(caller: Caller, operator: Api) -> None:
+    with outage():
+        # Longer than a lease.
+        end = time.monotonic() + 10
+        while time.monotonic() < end:
+            assert set(caller.requests().values()) == {200}
+        began = time.monotonic()
+        managing = caller.server.call("GET", f"/uflow/admin/tenants/{caller.tenant.id}", token=operator.token)
+        assert (managing.status_code, time.monotonic() - began < 3) == (503, True)
+    assert set(caller.requests().values()) == {200}
+
+
+def test_process_that_starts_serves_what_others_have_shared(caller: Caller, start: Callable[..., Server]) -> None:
+    with outage():
+        caller.server = start()
+        assert set(caller.requests().values()) == {200}
+
+
+def test_unknown_names_are_unavailable(caller: Caller) -> None:
+    with outage():
+        assert caller.server.call("GET", "/t/another/jwks").status_code == 503
+    assert caller.server.call("GET", "/t/another/jwks").status_code == 404
