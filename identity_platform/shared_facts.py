@@ -13,6 +13,8 @@ from django.conf import settings
 from identity_platform.api import valkey
 
 KEPT_SECONDS: Final = 86_400
+# The installation that a process of it has proven (`tenants.database_servers.fences`).
+INSTALLATION: Final = "installation"
 
 
 def read(name: str) -> Any:

@@ -77,6 +77,7 @@ def main() -> None:
             )
         django.setup()
         # It reads the settings.
+        from identity_platform import shared_facts
         from identity_platform.api import metrics
         from identity_platform.serving import last_start
 
@@ -84,8 +85,14 @@ def main() -> None:
         with bound(settings.HOST, settings.PORT) as listener:
             if settings.EMBEDDED:
                 last_start.remember()
-            BaseCommand().check(databases=["default"])
-            _prepare(lambda: call_command("prepare"))
+            try:
+                BaseCommand().check(databases=["default"])
+                _prepare(lambda: call_command("prepare"))
+            except OperationalError as problem:
+                # This installation was served a moment ago: an outage must not end with the next restart.
+                if shared_facts.read(shared_facts.INSTALLATION) is None:
+                    raise
+                print(f"{SERVE}: serving without the global database: {problem}", file=sys.stderr, flush=True)
             importlib.import_module(PLATFORM)
             from identity_platform.crypto import argon2id
 

@@ -79,7 +79,6 @@ class _Process:
     looked_at: float = 0.0
 
 
-_FACT: Final = "installation"
 _process = _Process()
 # Installation and epoch that this process has proven. They count while the global database is away: then no other one serves.
 _proven: tuple[UUID, int] | None = None
@@ -160,7 +159,11 @@ def look(*, again: bool = False, uncompared: int | None = None) -> tuple[str, ..
             # What this process has proven, or that it is fenced, still counts. A later call looks again.
             connection.close_if_unusable_or_obsolete()
             _away_until = time.monotonic() + _LOOK_AGAIN_SECONDS
-            if _proven is None and not _process.reasons and (shared := shared_facts.read(_FACT)) is not None:
+            if (
+                _proven is None
+                and not _process.reasons
+                and (shared := shared_facts.read(shared_facts.INSTALLATION)) is not None
+            ):
                 _proven = UUID(shared[0]), int(shared[1])
             return _process.reasons
         if fence_reasons and fence_reasons != _process.reasons:
@@ -181,9 +184,9 @@ def look(*, again: bool = False, uncompared: int | None = None) -> tuple[str, ..
         )
         _proven = None if fence_reasons else (installation.pk, installation.epoch)
         if fence_reasons:
-            shared_facts.remove(_FACT)
+            shared_facts.remove(shared_facts.INSTALLATION)
         else:
-            shared_facts.write(_FACT, [str(installation.pk), installation.epoch])
+            shared_facts.write(shared_facts.INSTALLATION, [str(installation.pk), installation.epoch])
         return fence_reasons
 
 
