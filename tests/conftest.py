@@ -29,6 +29,7 @@ from tenants.models import TenantDatabase
 from tests.browsers import browser as browser
 from tests.browsers import chromium as chromium
 from tests.console.browser.place import place as place
+from tests.copies import change_mapping
 from tests.environment import DATABASE, MIGRATED
 from tests.world import (
     PASSWORD,
@@ -234,6 +235,6 @@ def new_tenant(django_db_setup: None) -> Iterator[Callable[[], TestTenant]]:
     for row in left.exclude(status__in=("active", "suspended")).select_related("server"):
         with servers.maintenance(row.server) as raw:
             exists = row.name in databases.names(raw)
-        TenantDatabase.objects.filter(pk=row.pk).update(status="active" if exists else "suspended")
+        change_mapping(row.pk, status="active" if exists else "suspended")
         if not exists:
             provisioning.delete_tenant(tenant_id=row.pk)

@@ -12,11 +12,11 @@ from django.urls import resolve
 
 from identity_platform.audit.models import PlatformEvent, TenantEvent
 from tenants.entering.context import in_tenant
-from tenants.models import Tenant
 from tests.console.every_url import PAGES
 from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.console.test_every_url import World, everything_of, path_of
 from tests.console.test_every_url import world as world
+from tests.copies import change_tenant
 from userflow.accounts.session_models import AdminSession
 
 # Every page has a form to sign out, pages of a chosen tenant one to choose another, and lists one that is empty.
@@ -195,7 +195,7 @@ def _rejections(model: Any, staff: Staff) -> set[tuple[str, str]]:
 def test_without_the_required_factor_no_page_opens(world: World, settings: Any, operator: bool) -> None:
     staff = new_operator() if operator else new_tenant_admin(world.a)
     settings.OPERATORS_REQUIRE_FACTOR = True
-    Tenant.objects.filter(pk=world.a.id).update(settings={"mfa_policy": "required"})
+    change_tenant(world.a.id, settings={"mfa_policy": "required"})
     assert staff.send_password().headers["Location"] == "/admin/my-sign-in/"
     before = stored(world)
     wrong = []

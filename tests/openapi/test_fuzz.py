@@ -16,8 +16,9 @@ from schemathesis.schemas import APIOperation
 from schemathesis.specs.openapi import checks as openapi_checks
 
 from identity_platform.wsgi import application
-from tenants.models import Tenant, TenantDatabase
+from tenants.models import TenantDatabase
 from tenants.states import State
+from tests.copies import change_tenant
 from tests.openapi.real_ids import fields_for, ids_for
 from tests.world import PASSWORD, TestTenant, build_tenant, sign_in_admin, unique_ip
 from userflow.ids import FORM
@@ -116,7 +117,7 @@ def fuzz(operation: APIOperation, token: str | None, tenant: TestTenant | None =
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     if tenant is not None:
         # An operation before may have changed them, for example so that new users have to verify their address first.
-        Tenant.objects.filter(pk=tenant.id).update(settings={})
+        change_tenant(tenant.id, settings={})
         TenantDatabase.objects.filter(pk=tenant.id, status=State.SUSPENDED).update(status=State.ACTIVE)
     ids = ids_for(operation.path, tenant) if tenant is not None else {}
     fields = fields_for(operation.path, tenant) if tenant is not None else {}

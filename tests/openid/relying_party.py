@@ -10,10 +10,10 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from openid.browser import SESSION, cookie_name
+from tests.copies import change_client
 from tests.openid.application_sessions import cookie_of
 from tests.userflow.sessions.clients import FORM
 from tests.world import Api, TestTenant, User, assert_created
-from userflow.accounts.models import Client
 
 CALLBACK = "https://app.example.com/callback"
 
@@ -29,7 +29,7 @@ def register_application(tenant: TestTenant, **fields: Any) -> dict[str, Any]:
     body = {"name": "Shop", "type": "public", "redirect_uris": [CALLBACK], **fields}
     created = assert_created(tenant.api.post(f"/clientms/tenants/{tenant.id}/clients", body))
     if stored:
-        Client.objects.filter(pk=created["client_id"]).update(**stored)
+        change_client(created["client_id"], **stored)
     return created
 
 

@@ -10,10 +10,10 @@ from openid.authorization.requests import pending_request
 from openid.browser import BROWSER, cookie_name
 from openid.errors import RequestExpired
 from tenants.entering.context import in_tenant
+from tests.copies import change_client
 from tests.openid.relying_party import CALLBACK, Application, page_of, query_of, register_application
 from tests.userflow.sessions.clients import FORM
 from tests.world import TestTenant
-from userflow.accounts.models import Client
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def test_form_without_cookies_goes_on_as_a_link(app: Application) -> None:
     app.sign_in(app.tenant.register())
     cookies = dict(app.browser.client.cookies.items())
     app.browser.client.cookies.clear()
-    Client.objects.filter(pk=app.client["client_id"]).update(first_party=True)
+    change_client(app.client["client_id"], first_party=True)
     body = urlencode(app.parameters(prompt="none")).encode()
     path = f"{app.issuer}/authorize"
     response = app.browser.post(path, raw=body, content_type=FORM)

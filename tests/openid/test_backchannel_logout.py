@@ -10,6 +10,7 @@ import pytest
 from joserfc.errors import InvalidClaimError, InvalidKeyIdError
 
 from tenants.entering.context import in_tenant
+from tests.copies import change_client
 from tests.openid.logout_receiver import LogoutReceiver, verified
 from tests.openid.logout_scene import (
     CAUSES,
@@ -25,7 +26,6 @@ from tests.openid.logout_scene import (
 from tests.openid.relying_party import query_of
 from tests.tenants.conftest import run_command
 from tests.world import Api, TestTenant, capture_statements
-from userflow.accounts.models import Client
 from userflow.accounts.realms import END_USERS
 from userflow.events.models import WebhookMessage
 from userflow.sessions.ending import end_sessions
@@ -72,7 +72,7 @@ def test_metadata_announces_backchannel_logout(tenant: TestTenant) -> None:
 
 def test_logout_returns_tells_and_ends_the_sign_in(scene: Scene, receiver: LogoutReceiver) -> None:
     back = "https://app.example.com/bye"
-    Client.objects.filter(pk=scene.client_id).update(post_logout_redirect_uris=[back])
+    change_client(scene.client_id, post_logout_redirect_uris=[back])
     sid = jwt.decode(scene.tokens["id_token"], options={"verify_signature": False})["sid"]
     query = urlencode({"id_token_hint": scene.tokens["id_token"], "post_logout_redirect_uri": back, "state": "s"})
     response = scene.app.browser.get(f"{scene.app.issuer}/logout?{query}")

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from django.conf import settings
 
+from tests.copies import change_client
 from tests.openid.relying_party import CALLBACK, Application, register_application
 from tests.userflow.clients.keys import assertion, new_key, public_jwk
 from tests.userflow.clients.test_assertions import TYPE, issuer, key_client, post
 from tests.userflow.sessions.clients import form, make_client
 from tests.world import Api, TestTenant
-from userflow.accounts.models import Client
 
 
 def token(tenant: TestTenant, stated: str, **parameters: str) -> Any:
@@ -74,7 +74,7 @@ def test_push_takes_a_long_assertion(tenant: TestTenant) -> None:
     key = new_key()
     client = key_client(tenant, public_jwk(key))
     app = Application(tenant, register_application(tenant))
-    Client.objects.filter(pk=client["id"]).update(redirect_uris=[CALLBACK])
+    change_client(client["id"], redirect_uris=[CALLBACK])
     stated = assertion(key, client["id"], issuer(tenant), padding="p" * 4000)
     sent = app.parameters(client_id=client["id"], client_assertion_type=TYPE, client_assertion=stated)
     pushed = Api().post(f"/t/{tenant.slug}/par", **form(**sent))

@@ -13,6 +13,7 @@ from identity_platform.crypto import hash_token
 from openid.authorization.consents import grant_consent
 from openid.models import AuthorizationCode, Consent
 from tenants.entering.context import in_tenant
+from tests.copies import change_client
 from tests.openid.dpop_keys import DpopKey
 from tests.openid.pages.visitor import Visitor, begin, code_of
 from tests.openid.relying_party import CALLBACK, Application, query_of, register_application
@@ -346,7 +347,7 @@ def test_session_from_before_the_requirement_is_not_refreshed(tenant: TestTenant
     app = application(tenant, user)
     own = {"client_id": app.client["client_id"]}
     sent = {"grant_type": "refresh_token", "refresh_token": app.tokens()["refresh_token"]}
-    Client.objects.filter(pk=own["client_id"]).update(dpop_bound_access_tokens=True)
+    change_client(own["client_id"], dpop_bound_access_tokens=True)
     assert error_of(Api().post("/authmgr/token", **form(**sent))) == "invalid_dpop_proof"
     assert error_of(Api().post("/authmgr/token", **form(**sent, **own))) == "invalid_dpop_proof"
     assert error_of(app.token(**sent)) == "invalid_dpop_proof"
@@ -458,10 +459,10 @@ def test_clients_own_token_is_for_its_resources(tenant: TestTenant) -> None:
     assert audience(resource="identity-api") == "identity-api"
     assert audience(resource=[first, "identity-api"]) == [first, "identity-api"]
     assert error_of(app.token(**sent, resource="https://other.example.com")) == "invalid_target"
-    Client.objects.filter(pk=app.client["client_id"]).update(audiences=[second, first])
+    change_client(app.client["client_id"], audiences=[second, first])
     assert audience() == second
     assert error_of(app.token(**sent, resource="identity-api")) == "invalid_target"
-    Client.objects.filter(pk=app.client["client_id"]).update(audiences=[])
+    change_client(app.client["client_id"], audiences=[])
     assert audience() == "identity-api"
     assert error_of(app.token(**sent, resource=first)) == "invalid_target"
 

@@ -13,6 +13,7 @@ from identity_platform.api import valkey
 from openid.device.codes import ALPHABET
 from openid.models import AuthorizationRequest, Consent, DeviceCode
 from tenants.entering.context import in_tenant
+from tests.copies import change_client
 from tests.openid.devices import Device, error_of, new_device
 from tests.openid.dpop_keys import DpopKey
 from tests.openid.pages.visitor import Visitor, begin, code_of
@@ -465,7 +466,7 @@ def test_deactivated_client_leaves_no_code(device: Device, visitor: Visitor, ten
 
 def test_client_without_the_grant_type_gets_no_tokens(device: Device, visitor: Visitor) -> None:
     visitor.opens(f"device?user_code={device.codes['user_code']}")
-    Client.objects.filter(pk=device.client["client_id"]).update(grant_types=["authorization_code"])
+    change_client(device.client["client_id"], grant_types=["authorization_code"])
     visitor.sends(allow="1")
     assert visitor.page.status_code == 400
     assert device.error == "unauthorized_client"

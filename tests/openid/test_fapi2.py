@@ -10,6 +10,7 @@ from django.conf import settings
 
 from openid.models import AuthorizationCode
 from tenants.entering.context import in_tenant
+from tests.copies import change_client
 from tests.openid.dpop_keys import DpopKey
 from tests.openid.profiled_application import ProfiledApplication, profiled_application
 from tests.openid.relying_party import query_of
@@ -18,7 +19,6 @@ from tests.userflow.clients.keys import key_set, new_key, public_jwk
 from tests.userflow.clients.test_assertions import post
 from tests.userflow.sessions.clients import basic
 from tests.world import Api, TestTenant
-from userflow.accounts.models import Client
 
 
 @pytest.fixture
@@ -188,7 +188,7 @@ def test_other_algorithms_of_assertions_are_rejected(tenant: TestTenant, make: A
     app = profiled_application(tenant)
     app.key = make()
     # As a key that the client publishes at its address: nothing has checked it before.
-    Client.objects.filter(pk=app.client["client_id"]).update(jwks=key_set(public_jwk(app.key)))
+    change_client(app.client["client_id"], jwks=key_set(public_jwk(app.key)))
     assert error_of(app.push(**app.proof(alg=alg))) == "invalid_client"
 
 

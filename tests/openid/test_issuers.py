@@ -18,7 +18,7 @@ from joserfc.jwk import KeySet
 
 from tenants.entering import lookup
 from tenants.entering.context import in_tenant
-from tenants.models import TenantDatabase
+from tests.copies import change_mapping
 from tests.parallel import run_concurrently
 from tests.userflow.sessions.clients import basic, form, make_client, own_token
 from tests.userflow.sessions.test_refresh import refresh
@@ -230,9 +230,9 @@ def test_known_unknown_key_id_is_looked_up_once(tenant: TestTenant) -> None:
 @pytest.mark.parametrize("status", ["provisioning", "deleting", "suspended"])
 def test_forged_token_does_not_tell_a_tenants_state(status: str, new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
-    TenantDatabase.objects.filter(tenant_id=tenant.id).update(status=status)
+    change_mapping(tenant.id, status=status)
     lookup.forget()
     named, unknown = (Api(token=forged(id_, secrets.token_urlsafe(32))).get(VALIDATE) for id_ in (tenant.id, uuid4()))
     assert (named.status_code, named.json()) == (unknown.status_code, unknown.json()) == (401, unknown.json())
-    TenantDatabase.objects.filter(tenant_id=tenant.id).update(status="active")
+    change_mapping(tenant.id, status="active")
     lookup.forget()

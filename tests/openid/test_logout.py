@@ -8,11 +8,11 @@ import pytest
 
 from openid.browser import SESSION, cookie_name
 from tenants.entering.context import in_tenant
+from tests.copies import change_client
 from tests.openid.application_sessions import open_application, session_of, sign_in
 from tests.openid.test_application_tokens import id_token, logout_token
 from tests.userflow.sessions.clients import FORM
 from tests.world import Api, TestTenant
-from userflow.accounts.models import Client
 from userflow.accounts.session_models import EndUserSession
 
 BACK = "https://app.example.com/bye"
@@ -23,7 +23,7 @@ class Browser:
 
     def __init__(self, tenant: TestTenant) -> None:
         self.tenant, self.api = tenant, Api()
-        Client.objects.filter(pk=tenant.client_id).update(post_logout_redirect_uris=[BACK, "com.example.app:/bye"])
+        change_client(tenant.client_id, post_logout_redirect_uris=[BACK, "com.example.app:/bye"])
         self.email = tenant.register().email
         cookie, _ = sign_in(tenant, self.email)
         self.session = session_of(tenant, cookie)

@@ -16,11 +16,11 @@ from django.conf import settings as configured
 from mcp.client.auth import OAuthClientProvider, OAuthFlowError, TokenStorage
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 
+from tests.copies import change_client
 from tests.openid.relying_party import CALLBACK, Application, query_of
 from tests.openid.resource_server import ResourceServer, running_resource_server
 from tests.openid.test_foreign_clients import authenticated_client, base, issuer_of, place
 from tests.world import Api, TestTenant, User
-from userflow.accounts.models import Client
 
 __all__ = ["base", "place"]
 _TOKEN = re.compile(r'name="form_token" value="([^"]+)"')
@@ -115,7 +115,7 @@ def host(tenant: TestTenant, user: User, api: ResourceServer, method: str = "non
     """A host whose client is registered for the API."""
     client, _ = authenticated_client(tenant, method, **fields)
     audiences = fields.get("audiences", ["https://other.example.com", api.resource])
-    Client.objects.filter(pk=client["client_id"]).update(audiences=audiences)
+    change_client(client["client_id"], audiences=audiences)
     application = Application(tenant, client)
     application.sign_in(user)
     cookies = {name: morsel.value for name, morsel in application.browser.client.cookies.items()}
@@ -167,7 +167,7 @@ def status(api: ResourceServer, token: str) -> int:
 def application_at(tenant: TestTenant, audiences: list[str], user: User | None = None) -> Application:
     """A first-party application of the tenant and the browser of its user."""
     client, _ = authenticated_client(tenant, "none", first_party=True)
-    Client.objects.filter(pk=client["client_id"]).update(audiences=audiences)
+    change_client(client["client_id"], audiences=audiences)
     application = Application(tenant, client)
     application.sign_in(user or tenant.register())
     return application

@@ -6,7 +6,7 @@ from typing import Any
 import jwt
 import pytest
 
-from tenants.models import Tenant
+from tests.copies import change_tenant
 from tests.openid.relying_party import Application, register_application
 from tests.world import Api, TestTenant, User, capture_statements
 
@@ -152,9 +152,7 @@ def test_external_id_is_a_claim_where_it_is_switched_on(chosen: TestTenant, othe
 
 def test_stored_names_that_are_reserved_since_are_no_claims(new_tenant: Callable[[], TestTenant]) -> None:
     own = new_tenant()
-    Tenant.objects.filter(pk=own.id).update(
-        settings={"metadata_claims": ["upn", "entitlements", "given_name", "theme"]}
-    )
+    change_tenant(own.id, settings={"metadata_claims": ["upn", "entitlements", "given_name", "theme"]})
     app = Application(own, register_application(own, first_party=True))
     person = own.register()
     written = {"metadata": {"upn": "boss", "entitlements": ["all"], "given_name": "Ann", "theme": "dark"}}

@@ -5,6 +5,7 @@ from typing import Any
 import jwt
 import pytest
 
+from tests.copies import change_client
 from tests.openid.relying_party import Application, query_of, register_application
 from tests.openid.test_code_exchange import error_of
 from tests.userflow.clients.keys import key_set, new_key, public_jwk
@@ -12,7 +13,6 @@ from tests.userflow.clients.test_clients import create, path
 from tests.userflow.sessions.aged import aged
 from tests.userflow.sessions.clients import basic, form
 from tests.world import Api, TestTenant, capture_statements
-from userflow.accounts.models import Client
 
 WITHOUT: dict[str, Any] = {"code_challenge": None, "code_challenge_method": None}
 
@@ -127,7 +127,7 @@ def test_client_that_can_send_neither_gets_a_code(tenant: TestTenant, app: Appli
 def test_require_nonce_costs_no_statement(app: Application) -> None:
     with capture_statements() as with_nonce:
         assert app.code(**WITHOUT)
-    Client.objects.filter(pk=app.client["id"]).update(require_nonce=False)
+    change_client(app.client["id"], require_nonce=False)
     with capture_statements() as without:
         assert app.code(**WITHOUT, nonce=None)
     assert without.counts == with_nonce.counts

@@ -16,10 +16,10 @@ from openid.browser import BROWSER, SESSION, cookie_name
 from openid.errors import RequestExpired, StepRequired
 from openid.models import AuthorizationRequest
 from tenants.entering.context import in_tenant
+from tests.copies import change_client
 from tests.openid.relying_party import CALLBACK, Application, page_of, query_of, register_application
 from tests.parallel import run_concurrently
 from tests.world import Api, TestTenant, User
-from userflow.accounts.models import Client
 from userflow.accounts.session_models import EndUserSession
 from userflow.sessions.browser import find_browser_session
 
@@ -193,7 +193,7 @@ def test_consent_is_asked_once_for_each_scope(third_party: Application) -> None:
 
 def test_consent_is_asked_once_for_each_audience(third_party: Application) -> None:
     app = third_party
-    Client.objects.filter(pk=app.client["client_id"]).update(audiences=[RESOURCE, "identity-api"])
+    change_client(app.client["client_id"], audiences=[RESOURCE, "identity-api"])
     pending, session = pending_of(app, app.authorize()), session_of(app)
     with in_tenant(app.tenant.id):
         flow.complete(flow.record_consent(pending, session), session)

@@ -11,9 +11,9 @@ from django.utils.timezone import now
 from tenants.entering.context import in_tenant
 from tenants.jobs import fleet
 from tenants.models import TenantDatabase
+from tests.copies import change_client
 from tests.openid.test_code_exchange import application, claims_of
 from tests.world import Api, TestTenant
-from userflow.accounts.models import Client
 from userflow.accounts.session_models import EndUserSession
 from userflow.sessions import signing
 from userflow.sessions.models import TenantSigningKey
@@ -109,7 +109,7 @@ def test_refresh_token_stays_valid_while_key_is_too_new(new_tenant: NewTenant) -
     tenant = of_older_release(new_tenant())
     app = application(tenant, tenant.register(), id_token_signed_response_alg="ES256")
     refresh_token = app.tokens()["refresh_token"]
-    Client.objects.filter(pk=app.client["client_id"]).update(id_token_signed_response_alg="RS256")
+    change_client(app.client["client_id"], id_token_signed_response_alg="RS256")
     assert_too_new(app.token(grant_type="refresh_token", refresh_token=refresh_token))
     let_time_pass(tenant)
     renewed = app.token(grant_type="refresh_token", refresh_token=refresh_token)
@@ -119,7 +119,7 @@ def test_refresh_token_stays_valid_while_key_is_too_new(new_tenant: NewTenant) -
 def test_json_sign_in_waits_for_key_without_session(new_tenant: NewTenant) -> None:
     tenant = of_older_release(new_tenant())
     user = tenant.register()
-    Client.objects.filter(pk=tenant.client_id).update(access_token_signed_response_alg="RS256")
+    change_client(tenant.client_id, access_token_signed_response_alg="RS256")
     with in_tenant(tenant.id):
         before = EndUserSession.objects.count()
     body = {"client_id": str(tenant.client_id), "email": user.email, "password": user.password}

@@ -6,6 +6,7 @@ import pytest
 from django.test.utils import override_settings
 
 from tenants.entering.context import in_tenant
+from tests.copies import change_client
 from tests.openid.dpop_keys import DpopKey
 from tests.openid.relying_party import CALLBACK, Application, register_application
 from tests.openid.test_client_assertions import TYPE, key_client
@@ -15,7 +16,6 @@ from tests.userflow.clients.test_assertions import issuer
 from tests.userflow.clients.test_clients import path
 from tests.userflow.sessions.clients import FORM, basic
 from tests.world import Api, TestTenant, capture_statements
-from userflow.accounts.models import Client
 from userflow.accounts.session_models import EndUserRefreshToken
 
 
@@ -94,7 +94,7 @@ def test_public_client_without_dpop_always_rotates(tenant: TestTenant) -> None:
     assert rejected.status_code == 400
     assert "refresh_token_rotation" in rejected.json()["details"]
     # Also one that was stored while it had to prove a key.
-    Client.objects.filter(pk=app.client["client_id"]).update(refresh_token_rotation=False)
+    change_client(app.client["client_id"], refresh_token_rotation=False)
     assert tenant.api.get(client).json()["refresh_token_rotation"] is True
     token = app.tokens()["refresh_token"]
     assert refreshed(app, token).json()["refresh_token"] != token
@@ -121,7 +121,7 @@ def test_public_client_with_dpop_keeps_its_token(tenant: TestTenant, stored: boo
 def test_assertion_keeps_the_token_by_default(tenant: TestTenant) -> None:
     key = new_key()
     client = key_client(tenant, public_jwk(key))
-    Client.objects.filter(pk=client["id"]).update(redirect_uris=[CALLBACK], first_party=True, grant_types=[])
+    change_client(client["id"], redirect_uris=[CALLBACK], first_party=True, grant_types=[])
     app = Application(tenant, {"client_id": client["id"]})
     app.sign_in(tenant.register())
 

@@ -13,8 +13,8 @@ from django.utils.timezone import now
 from openid.metadata import documents
 from tenants.entering import lookup
 from tenants.entering.context import in_tenant
-from tenants.models import Tenant, TenantDatabase
 from tenants.states import State
+from tests.copies import change_mapping, change_tenant
 from tests.world import Api, TestTenant, capture_statements
 from userflow.sessions import signing
 from userflow.sessions.models import TenantSigningKey
@@ -79,17 +79,17 @@ def test_errors_are_those_of_the_api(path: str, tenant: TestTenant) -> None:
 def test_changed_settings_are_in_the_next_document(new_tenant: NewTenant) -> None:
     tenant = new_tenant()
     before = get(tenant, METADATA)
-    Tenant.objects.filter(pk=tenant.id).update(settings={"app_metadata_claims": ["department"]})
+    change_tenant(tenant.id, settings={"app_metadata_claims": ["department"]})
     after = get(tenant, METADATA, before.headers["ETag"])
     assert (after.status_code, "department" in after.json()["claims_supported"]) == (200, True)
-    Tenant.objects.filter(pk=tenant.id).update(settings={})
+    change_tenant(tenant.id, settings={})
     assert get(tenant, METADATA).headers["ETag"] == before.headers["ETag"] != after.headers["ETag"]
 
 
 def test_changed_slug_is_in_the_next_document(new_tenant: NewTenant) -> None:
     tenant = new_tenant()
     tags, slug = [get(tenant, path).headers["ETag"] for path in PATHS], f"renamed-{secrets.token_hex(4)}"
-    Tenant.objects.filter(pk=tenant.id).update(slug=slug)
+    change_tenant(tenant.id, slug=slug)
     for path, tag in zip(PATHS, tags, strict=True):
         assert get(tenant, path, tag).status_code == 404
     document = Api().get(METADATA.format(slug)).json()
@@ -100,7 +100,7 @@ def test_changed_slug_is_in_the_next_document(new_tenant: NewTenant) -> None:
 def test_deleted_tenant_has_no_document(path: str, new_tenant: NewTenant) -> None:
     tenant = new_tenant()
     tag = get(tenant, path).headers["ETag"]
-    TenantDatabase.objects.filter(pk=tenant.id).update(status=State.DELETED)
+    change_mapping(tenant.id, status=State.DELETED)
     for sent in (None, tag):
         assert get(tenant, path, sent).status_code == 404
 

@@ -7,11 +7,11 @@ import jwt
 import pytest
 from django.conf import settings
 
+from tests.copies import change_client
 from tests.openid.dpop_keys import DpopKey
 from tests.openid.relying_party import Application, register_application
 from tests.userflow.sessions.clients import FORM, basic, form
 from tests.world import Api, TestTenant, User
-from userflow.accounts.models import Client
 
 A, B = "https://a.example.com", "https://b.example.com"
 PLATFORM = "identity-api"
@@ -65,7 +65,7 @@ def test_userinfo_path_of_another_host_is_an_audience(tenant: TestTenant, user: 
     billing = "https://billing.example/userinfo"
     app = application(tenant, user, audiences=[billing, A])
     token = app.tokens(resource=[billing, A])["refresh_token"]
-    Client.objects.filter(pk=app.client["client_id"]).update(audiences=[A])
+    change_client(app.client["client_id"], audiences=[A])
     assert claims_in(refresh(app, token).json()["access_token"])["aud"] == A
 
 

@@ -17,13 +17,13 @@ from django.utils.timezone import now
 
 from registry.actions import create_credential, create_service
 from tenants.entering.context import in_tenant
-from tenants.models import Tenant
+from tests.copies import change_client, change_tenant
 from tests.openapi.real_ids import root
 from tests.openid.pages.visitor import Visitor
 from tests.openid.relying_party import CALLBACK, challenge_of
 from tests.userflow.sessions.clients import FORM
 from tests.world import PASSWORD, TestTenant, User, build_tenant, new_client, unique_ip
-from userflow.accounts.models import Client, EndUser
+from userflow.accounts.models import EndUser
 from userflow.accounts.permissions_catalogue import BUILT_IN_ROLES, EVERY_PERMISSION, OPERATOR, SELF_PERMISSIONS
 from userflow.accounts.permissions_catalogue import TENANT_ADMIN as TENANT_ADMIN_ROLE
 from userflow.admins.actions import create_admin_user
@@ -283,8 +283,8 @@ def build_scene(folder: Path) -> Scene:
     for home in (tenant, other_tenant):
         with in_tenant(home.id):
             EndUser.objects.update(email_verified_at=now())
-    Tenant.objects.filter(pk=other_tenant.id).update(settings={"email_verification": "required"})
-    Client.objects.filter(pk=tenant.client_id).update(redirect_uris=[CALLBACK])
+    change_tenant(other_tenant.id, settings={"email_verification": "required"})
+    change_client(tenant.client_id, redirect_uris=[CALLBACK])
     scene = Scene(folder, tenant, other_tenant, people, {"client_id": str(row.pk), "client_secret": secret})
     scene.newcomer_email = f"newcomer-{secrets.token_hex(5)}@example.com"
     urls = (settings.PASSWORD_RESET_URL, settings.EMAIL_VERIFICATION_URL, settings.INVITATION_URL, settings.BASE_URL)

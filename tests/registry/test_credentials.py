@@ -13,6 +13,7 @@ from django.db import close_old_connections, connection
 
 from identity_platform.audit.models import PlatformEvent
 from registry.models import Service, ServiceCredential
+from tests.copies import change_client
 from tests.registry.conftest import (
     SERVICES,
     Registry,
@@ -343,7 +344,8 @@ def test_removed_permission_ends_with_next_call(tenant: TestTenant) -> None:
     service = Registry(tenant.api).create()
     caller = as_client(tenant, "services:credentials")
     assert caller.get(credentials_of(service)).status_code == 200
-    Client.objects.filter(tenant_id=tenant.id, scopes=["services:credentials"]).update(scopes=[])
+    client = Client.objects.get(tenant_id=tenant.id, scopes=["services:credentials"])
+    change_client(client.pk, scopes=[])
     assert caller.get(credentials_of(service)).status_code == 403
 
 

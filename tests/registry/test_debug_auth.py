@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from tests.copies import change_client
 from tests.registry.conftest import as_client, as_end_user
 from tests.world import Api, TestTenant
 from userflow.accounts.models import Client
@@ -66,7 +67,8 @@ def test_debug_auth_answers_every_principal_kind(tenant: TestTenant, operator: A
 
 def test_debug_auth_returns_current_permissions(tenant: TestTenant) -> None:
     caller = as_client(tenant, "services:read", "services:write")
-    Client.objects.filter(tenant_id=tenant.id, scopes=["services:read", "services:write"]).update(scopes=[])
+    client = Client.objects.get(tenant_id=tenant.id, scopes=["services:read", "services:write"])
+    change_client(client.pk, scopes=[])
     found = caller.get(PATH).json()
     assert found["permissions"] == []
     assert found["claims"]["permissions"] == ["services:read", "services:write"]

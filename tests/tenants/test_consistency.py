@@ -28,8 +28,9 @@ from tenants.entering.context import in_tenant
 from tenants.journals import audit_trails
 from tenants.journals.audit_trails import THE_PLATFORM, Owner
 from tenants.lifecycle.capacity import main_server
-from tenants.models import DataKey, Tenant, WebAuthnClaim
+from tenants.models import DataKey, WebAuthnClaim
 from tenants.records.tenant_records import changing_tenant, unlist_webhooks
+from tests.copies import change_tenant
 from tests.mfa.people import new_user
 from tests.mfa.webauthn.passkeys import user_with_passkey
 from tests.openid.sign_in_domains import DOMAINS, verified_domain
@@ -339,7 +340,7 @@ def lose_webhook_row(tenant: TestTenant) -> None:
 
 def lose_passkey_claim(tenant: TestTenant) -> None:
     with changing_tenant(tenant.id):
-        Tenant.objects.filter(pk=tenant.id).update(settings={"webauthn_rp_id": f"{tenant.slug}.example"})
+        change_tenant(tenant.id, settings={"webauthn_rp_id": f"{tenant.slug}.example"})
 
 
 def keep_passkey_claim(tenant: TestTenant) -> None:
@@ -353,7 +354,7 @@ def lose_relying_party(tenant: TestTenant) -> None:
 
 def lose_domains(tenant: TestTenant) -> None:
     assert_created(tenant.api.post("/uflow/federation/domains", {"domain": f"{tenant.slug}.example"}))
-    Tenant.objects.filter(pk=tenant.id).update(has_domains=None)
+    change_tenant(tenant.id, has_domains=None)
 
 
 def lose_index_entry(tenant: TestTenant) -> None:

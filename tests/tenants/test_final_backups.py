@@ -27,6 +27,7 @@ from tenants.models import (
     WebAuthnClaim,
     WebhookTenant,
 )
+from tests.copies import change_client
 from tests.openid.sign_in_domains import set_sign_in, sign_in_domain, verified_domain
 from tests.tenants.conftest import AnotherProcess, check_tenants, run_command, throw_away
 from tests.tenants.test_killed_jobs import wrong_with
@@ -290,7 +291,7 @@ def test_final_backup_of_an_earlier_deletion_is_rejected(folder: Path, populated
     run_command("resume_tenant", tenant.slug)
     # Rows of the global database, of which no journal knows what was revoked.
     AdminUser.objects.filter(tenant_id=tenant.id).delete()
-    Client.objects.filter(pk=tenant.client_id).update(redirect_uris=["https://new.example/back"])
+    change_client(tenant.client_id, redirect_uris=["https://new.example/back"])
     delete(tenant)
     newer = file.read_bytes()
     file.write_bytes(older)

@@ -4,6 +4,7 @@ from tenants.copies import database_names, databases
 from tenants.database_servers import servers
 from tenants.lifecycle import provisioning, warm_pool
 from tenants.models import DatabaseServer, Tenant, TenantDatabase, WarmDatabase
+from tests.copies import change_mapping
 from tests.tenants.conftest import check_tenants, databases_on, invalidate, run_command
 
 
@@ -13,7 +14,7 @@ def tenant_on(server: DatabaseServer, name: str) -> Tenant:
 
 def test_repair_finishes_interrupted_drops_only(second: DatabaseServer) -> None:
     healthy, left, broken = (tenant_on(second, name) for name in ("Healthy", "Left", "Broken"))
-    TenantDatabase.objects.filter(pk=left.pk).update(status="deleting")
+    change_mapping(left.pk, status="deleting")
     warm_pool.refill(second, 2)
     spare = WarmDatabase.objects.filter(server=second, ready=True).first()
     assert spare is not None

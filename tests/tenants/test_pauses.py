@@ -13,8 +13,9 @@ from django.db import connections, transaction
 
 from tenants.entering.context import in_tenant, tenant_atomic
 from tenants.errors import TenantBusy
-from tenants.models import DatabaseServer, TenantDatabase
+from tenants.models import DatabaseServer
 from tenants.states import Purpose, State
+from tests.copies import change_mapping
 from tests.tenants.conftest import run_command
 from tests.tenants.test_relocation import at_the_step
 from tests.tenants.test_relocation import settled as settled
@@ -25,7 +26,7 @@ PAUSED = [State.MIGRATING, State.MOVING]
 
 
 def pause(tenant: TestTenant, state: State) -> None:
-    TenantDatabase.objects.filter(pk=tenant.id).update(status=state)
+    change_mapping(tenant.id, status=state)
 
 
 def write(tenant: TestTenant) -> Any:

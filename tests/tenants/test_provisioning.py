@@ -15,6 +15,7 @@ from tenants.errors import NoRoom
 from tenants.lifecycle import provisioning, warm_pool
 from tenants.lifecycle.capacity import main_server
 from tenants.models import DatabaseServer, DataKey, Tenant, TenantDatabase, WarmDatabase
+from tests.copies import change_mapping
 from tests.tenants.conftest import connect_to, databases_on, throw_away
 from tests.world import Api, TestTenant
 from userflow.accounts.models import AdminUser, EndUser
@@ -153,7 +154,7 @@ def test_deleted_tenants_use_no_capacity() -> None:
     from tenants.lifecycle.capacity import server_with_room
 
     assert server_with_room(server.name) == server
-    TenantDatabase.objects.filter(pk=mapping.pk).update(status="failed")
+    change_mapping(mapping.pk, status="failed")
     with pytest.raises(NoRoom):
         server_with_room(server.name)
     tenant.delete()

@@ -19,6 +19,7 @@ from tenants.lifecycle.capacity import main_server
 from tenants.models import DatabaseServer, Tenant, TenantDatabase, TenantRecord, WarmDatabase, WebhookTenant
 from tenants.records.reconciling import Round
 from tenants.records.tenant_records import unlist_webhooks
+from tests.copies import change_mapping
 from tests.openid.sign_in_domains import DOMAINS, set_sign_in, sign_in_domain
 from tests.tenants.conftest import connect_to, run_command
 from tests.tenants.faults.test_one_tenant import behind as schema_behind
@@ -210,7 +211,7 @@ def test_migrate_tenants_fills_records(new_tenant: New) -> None:
     tenant, suspended = new_tenant(), new_tenant()
     for some in (tenant, suspended):
         forget_records(some)
-    TenantDatabase.objects.filter(pk=suspended.id).update(status="suspended")
+    change_mapping(suspended.id, status="suspended")
     TenantDatabase.objects.filter(pk__in=[tenant.id, suspended.id]).update(schema_version="1-000000000000")
     run_command("migrate_tenants", "--only", tenant.slug, "--only", suspended.slug)
     assert set(

@@ -15,6 +15,7 @@ from tenants.database_servers import marks, servers
 from tenants.lifecycle import warm_pool
 from tenants.lifecycle.capacity import main_server
 from tenants.models import DatabaseServer, Tenant, TenantDatabase, WarmDatabase
+from tests.copies import change_mapping, change_tenant
 from tests.tenants.conftest import check_tenants, connect_to, databases_on, run_command
 
 
@@ -116,7 +117,7 @@ def test_missing_database_marks_tenant_failed_until_it_returns(
     assert (mapping.status, mapping.reason) == ("failed", "the database is missing")
     assert found_about(tenant.slug) == ["failed"]
     # Changes of a failed tenant are written when its database is back.
-    Tenant.objects.filter(pk=tenant.pk).update(name="Changed Since")
+    change_tenant(tenant.pk, name="Changed Since")
     make_database(name)
     check_tenants(repair=True, yes=True)
     assert TenantDatabase.objects.get(pk=tenant.pk).status == "failed"
@@ -144,7 +145,7 @@ def test_suspended_tenant_without_database_stays_suspended(new_bare_tenant: Call
 )
 def test_repair_finishes_interrupted_jobs(left: str, kind: str, new_bare_tenant: Callable[[], Tenant]) -> None:
     tenant = new_bare_tenant()
-    TenantDatabase.objects.filter(pk=tenant.pk).update(status=left)
+    change_mapping(tenant.pk, status=left)
     assert found_about(tenant.slug) == [kind]
     check_tenants(repair=True, yes=True)
     ended = TenantDatabase.objects.get(pk=tenant.pk).status
@@ -153,7 +154,7 @@ def test_repair_finishes_interrupted_jobs(left: str, kind: str, new_bare_tenant:
 
 def test_repair_skips_running_job(new_bare_tenant: Callable[[], Tenant]) -> None:
     tenant = new_bare_tenant()
-    TenantDatabase.objects.filter(pk=tenant.pk).update(status="migrating")
+    change_mapping(tenant.pk, status="migrating")
     with databases.job_lock(main_server(), tenant.pk):
         assert found_about(tenant.slug) == []
     assert found_about(tenant.slug) == ["interrupted migration"]

@@ -16,6 +16,7 @@ from registry.actions import create_credential, create_service
 from tenants.entering.context import in_tenant
 from tenants.models import DatabaseServer, DomainClaim, ServerHealth, TenantDatabase
 from tests.console.staff import Staff, new_operator, new_tenant_admin
+from tests.copies import change_mapping
 from tests.tenants.conftest import run_command
 from tests.world import TestTenant
 from userflow.directory.models import DirectoryConfig
@@ -105,7 +106,7 @@ def test_nothing_to_do_is_one_sentence(new_tenant: Callable[[], TestTenant]) -> 
 def troubled_platform(new_tenant: Callable[[], TestTenant]) -> Iterator[None]:
     """A platform with a problem of each of its kinds."""
     failed, outdated, unreadable = new_tenant(), new_tenant(), new_tenant()
-    TenantDatabase.objects.filter(pk=failed.id).update(status="failed")
+    change_mapping(failed.id, status="failed")
     current = TenantDatabase.objects.get(pk=outdated.id).schema_version
     TenantDatabase.objects.filter(pk=outdated.id).update(schema_version="1-older")
     TenantFigures.objects.update_or_create(tenant_id=unreadable.id, defaults={"failure": "the server is away"})

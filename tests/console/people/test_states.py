@@ -5,16 +5,16 @@ from collections.abc import Callable
 import pytest
 
 from tenants.lifecycle.provisioning import suspend_tenant
-from tenants.models import TenantDatabase
 from tests.console.people.browsing import PEOPLE, USERS, operator_in, send, text_of
 from tests.console.staff import new_tenant_admin
+from tests.copies import change_mapping
 from tests.world import TestTenant
 
 LOOKS = [USERS, "/admin/inside/trail/", "/admin/inside/invitations/", f"{PEOPLE}00000000-0000-4000-8000-000000000000/"]
 
 
 def set_state(tenant: TestTenant, state: str, **columns: str) -> None:
-    TenantDatabase.objects.filter(pk=tenant.id).update(status=state, **columns)
+    change_mapping(tenant.id, status=state, **columns)
 
 
 def test_operators_open_suspended_tenant(new_tenant: Callable[[], TestTenant]) -> None:

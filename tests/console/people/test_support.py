@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tenants.entering.context import in_tenant
-from tenants.models import Tenant, TenantDatabase
 from tests.console.people.browsing import PEOPLE, operator_in, send, tenant_events, text_of
 from tests.console.staff import Staff, new_tenant_admin
+from tests.copies import change_mapping, change_tenant
 from tests.mfa.people import new_user
 from tests.userflow.mailbox import mails_to, token_in
 from tests.world import PASSWORD, Api, TestTenant, User
@@ -77,7 +77,7 @@ def test_each_cause_is_named(tenant: TestTenant, staff: Staff) -> None:
 def test_policies_of_the_tenant_are_named(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     staff, person = operator_in(tenant), tenant.register()
-    Tenant.objects.filter(pk=tenant.id).update(settings={"email_verification": "required", "mfa_policy": "required"})
+    change_tenant(tenant.id, settings={"email_verification": "required", "mfa_policy": "required"})
     assert log_in(tenant, person) == 403
     page = shown(staff, person)
     for words in ("address is not verified, and this tenant", "requires a second factor, and the user has none"):
@@ -87,7 +87,7 @@ def test_policies_of_the_tenant_are_named(new_tenant: Callable[[], TestTenant]) 
     assert of_user(tenant, "email.proven", person)["reason"] == "Seen at the desk"
     assert log_in(tenant, person) == 200
     assert "email/verify/" not in shown(staff, person)
-    TenantDatabase.objects.filter(pk=tenant.id).update(status="suspended")
+    change_mapping(tenant.id, status="suspended")
     assert "The tenant is suspended, so none of its users can sign in." in shown(staff, person)
     response = send(staff, tenant, f"{page_of(person)}password/reset/")
     assert response.status_code == 400

@@ -14,6 +14,7 @@ from django.test import RequestFactory
 
 from console.platform.client_configuration import configuration_of
 from tests.console.staff import new_tenant_admin
+from tests.copies import change_client
 from tests.openid.node_client import FOLDER, node_programs
 from tests.openid.relying_party import CALLBACK
 from tests.openid.test_foreign_clients import (
@@ -63,7 +64,7 @@ def test_page_shows_what_fits_the_client(
     tenant: TestTenant, method: str, fields: dict[str, Any], headings: list[str]
 ) -> None:
     client, _ = authenticated_client(tenant, method)
-    Client.objects.filter(pk=client["client_id"]).update(**fields)
+    change_client(client["client_id"], **fields)
     texts = shown(client)
     assert list(texts) == ["OpenID Connect", *headings]
     assert all(client["client_id"] in text for text in texts.values())
@@ -75,7 +76,7 @@ def test_single_page_sample_states_the_missing_origin(tenant: TestTenant) -> Non
     client, _ = authenticated_client(tenant, "none")
     assert "// Add https://app.example.com to the allowed origins" in shown(client)["oidc-client-ts"]
     fields = {"allowed_origins": ["https://app.example.com"], "dpop_bound_access_tokens": True}
-    Client.objects.filter(pk=client["client_id"]).update(**fields)
+    change_client(client["client_id"], **fields)
     text = shown(client)["oidc-client-ts"]
     assert ("allowed origins" in text, "IndexedDbDPoPStore" in text) == (False, True)
 

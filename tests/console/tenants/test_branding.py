@@ -7,8 +7,8 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
 from tenants.entering.context import in_tenant
-from tenants.models import TenantDatabase
 from tests.console.staff import Staff, new_operator, new_tenant_admin
+from tests.copies import change_mapping
 from tests.userflow.tenants.test_branding import EVERYTHING, encoded, path_of, picture
 from tests.world import TestTenant, capture_statements
 from userflow.branding.models import Branding
@@ -155,6 +155,6 @@ def test_saving_branding_needs_a_recent_sign_in(operator: Staff, own: TestTenant
 
 
 def test_branding_of_suspended_tenant_is_not_saved(operator: Staff, own: TestTenant) -> None:
-    TenantDatabase.objects.filter(pk=own.id).update(status="suspended")
+    change_mapping(own.id, status="suspended")
     assert operator.get(PAGE).status_code == 200
     assert operator.post(PAGE, form(own, name="Late")).status_code in (400, 403)

@@ -10,6 +10,7 @@ from tenants.models import Tenant
 from tenants.settings.declarations import SETTINGS
 from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.console.tenants.test_pages import page
+from tests.copies import change_tenant
 from tests.world import TestTenant
 
 
@@ -166,7 +167,7 @@ def test_settings_page_warns_of_claims_that_users_write(operator: Staff, new_ten
         "metadata_claims": ["theme"],
     }
     assert f"{says} theme." in operator.get(page(tenant, "settings")).content.decode()
-    Tenant.objects.filter(pk=tenant.id).update(settings={"metadata_claims": ["upn", "given_name"]})
+    change_tenant(tenant.id, settings={"metadata_claims": ["upn", "given_name"]})
     shown = operator.get(page(tenant, "settings")).content.decode()
     assert f"{says} given_name." in shown
     assert "These names are reserved, so they are no claims any more: upn." in shown

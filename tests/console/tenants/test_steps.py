@@ -23,6 +23,7 @@ from tenants.lifecycle.capacity import main_server
 from tenants.models import DatabaseServer, Tenant, TenantDatabase
 from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.console.tenants.test_pages import LIST, page
+from tests.copies import change_mapping
 from tests.jobs import run_waiting_jobs
 from tests.tenants.conftest import run_command
 from tests.userflow.mailbox import mails_to
@@ -125,9 +126,9 @@ def test_change_rejected_by_tenant_state_is_shown(operator: Staff, new_tenant: C
     tenant = new_tenant()
     response = operator.post(page(tenant, "resume"))
     assert response.status_code == 400 or state(tenant) == "active"
-    TenantDatabase.objects.filter(pk=tenant.id).update(status="migrating")
+    change_mapping(tenant.id, status="migrating")
     response = operator.post(page(tenant, "suspend"), {"reason": "Contract ended"})
-    TenantDatabase.objects.filter(pk=tenant.id).update(status="active")
+    change_mapping(tenant.id, status="active")
     assert response.status_code == 400
     assert "cannot become suspended" in response.content.decode()
 

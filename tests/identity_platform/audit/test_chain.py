@@ -17,7 +17,8 @@ from tenants.copies import databases
 from tenants.database_servers import servers
 from tenants.entering.context import in_tenant, tenant_atomic
 from tenants.journals import audit_trails
-from tenants.models import DataKey, TenantDatabase
+from tenants.models import DataKey
+from tests.copies import change_mapping
 from tests.identity_platform.audit.conftest import as_owner, fill, run, seal
 from tests.world import TestTenant
 
@@ -303,7 +304,7 @@ def test_verify_reports_unreachable_apart_from_broken(new_tenant: Callable[[], T
     code, said, complained = verify_command(gone.slug)
     assert (code, "0 trails broken, 1 not read." in said) == (3, True)
     assert complained == f"{gone.slug}: not read, the database does not answer\n"
-    TenantDatabase.objects.filter(pk=gone.id).update(status="failed")
+    change_mapping(gone.id, status="failed")
     assert verify_command(gone.slug)[0] == 3
     with as_owner(tampered) as sql:
         sql("UPDATE audit_tenantevent SET actor_id = 'x'")

@@ -10,7 +10,7 @@ import pytest
 from django.utils.timezone import now
 
 from tenants.entering.context import in_tenant
-from tenants.models import Tenant
+from tests.copies import change_client, change_tenant
 from tests.mfa.people import TestUser, code_to, new_user, some_phone
 from tests.mfa.signin.test_admins import Admin
 from tests.mfa.signin.test_races import one_winner, post, statuses_of
@@ -18,7 +18,6 @@ from tests.mfa.signin.test_two_steps import claims
 from tests.mfa.webauthn.passkeys import end_users_of, new_authenticator
 from tests.userflow.mailbox import mails_to
 from tests.world import PASSWORD, Api, TestTenant, User, build_tenant
-from userflow.accounts.models import Client
 from userflow.admins.actions import create_admin_user
 
 TOTP = "/webauthn/totp"
@@ -29,7 +28,7 @@ def strict(django_db_setup: None, django_db_blocker: Any) -> TestTenant:
     """A tenant that requires a factor of all its users."""
     with django_db_blocker.unblock():
         tenant = build_tenant("strict")
-        Tenant.objects.filter(pk=tenant.id).update(settings={"mfa_policy": "required"})
+        change_tenant(tenant.id, settings={"mfa_policy": "required"})
         return tenant
 
 
@@ -206,9 +205,9 @@ def test_expired_login_enrolls_nothing(ann: TestUser) -> None:
 def test_inactive_client_completes_nothing(strict: TestTenant, ann: TestUser) -> None:
     login = ann.sign_in().json()
     body = begin(ann, login)
-    Client.objects.filter(pk=strict.client_id).update(active=False)
+    change_client(strict.client_id, active=False)
     assert confirm(body, login).status_code == 401
-    Client.objects.filter(pk=strict.client_id).update(active=True)
+    change_client(strict.client_id, active=True)
     assert ann.row().mfa_methods == []
     assert confirm(body, login).status_code == 200
 

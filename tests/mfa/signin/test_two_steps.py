@@ -8,6 +8,7 @@ import pytest
 
 from identity_platform.audit.models import TenantEvent
 from tenants.entering.context import in_tenant
+from tests.copies import change_client
 from tests.mfa.people import TestUser, code_to, new_user
 from tests.mfa.people import wrong_code as wrong_for
 from tests.world import PASSWORD, Api, TestTenant
@@ -173,7 +174,7 @@ def test_client_deactivated_between_steps_opens_no_session(tenant: TestTenant, a
     second = Client.objects.create(tenant_id=tenant.id, name="second", first_party=True)
     body = {"client_id": str(second.pk), "email": ann.email, "password": PASSWORD}
     ticket = Api().post("/uflow/auth/enduser/login", body).json()["mfa_token"]
-    Client.objects.filter(pk=second.pk).update(active=False)
+    change_client(second.pk, active=False)
     assert second_step(ann, ticket, code=ann.code(1)).status_code == 401
 
 

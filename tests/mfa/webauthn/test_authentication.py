@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.copies import change_client
 from tests.mfa.webauthn.authenticator import UP, UV, Authenticator, b64, unb64
 from tests.mfa.webauthn.passkeys import (
     ADMIN_USERS,
@@ -146,9 +147,8 @@ def test_inactive_client_opens_no_session(new_tenant: Any) -> None:
 
 def _deactivate_client(tenant: TestTenant) -> None:
     # The endpoint for it belongs to client management.
-    from userflow.accounts.models import Client
 
-    Client.objects.filter(pk=tenant.client_id).update(active=False)
+    change_client(tenant.client_id, active=False)
 
 
 def test_inactive_user_is_rejected(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:

@@ -11,6 +11,7 @@ from django.db import connection
 
 from tenants.models import Tenant, WebAuthnClaim
 from tests.console.staff import new_operator
+from tests.copies import change_tenant
 from tests.mfa.webauthn.passkeys import ORIGIN
 from tests.parallel import run_concurrently
 from tests.tenants.conftest import check_tenants
@@ -32,7 +33,7 @@ def domain(pair: tuple[TestTenant, TestTenant]) -> Any:
     before = [Tenant.objects.get(pk=tenant.id).settings for tenant in pair]
     yield f"d-{secrets.token_hex(5)}.example"
     for tenant, settings in zip(pair, before, strict=True):
-        Tenant.objects.filter(pk=tenant.id).update(settings=settings)
+        change_tenant(tenant.id, settings=settings)
         WebAuthnClaim.objects.filter(tenant_id=tenant.id).delete()
 
 
@@ -198,7 +199,7 @@ def test_related_origins_are_those_of_the_claim(
 
 def _share(tenant: TestTenant, **stated: Any) -> None:
     row = Tenant.objects.get(pk=tenant.id)
-    Tenant.objects.filter(pk=tenant.id).update(settings={**row.settings, **stated})
+    change_tenant(tenant.id, settings={**row.settings, **stated})
 
 
 def test_migration_gives_a_shared_domain_to_the_oldest(

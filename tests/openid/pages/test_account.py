@@ -13,8 +13,8 @@ from pytest_django.fixtures import Settings
 from identity_platform.audit.models import TenantEvent
 from mfa.webauthn.models import EndUserPasskey
 from tenants.entering.context import in_tenant
-from tenants.models import Tenant
 from tests.city_file import write_city_file
+from tests.copies import change_tenant
 from tests.mfa.people import TestUser, new_user
 from tests.openid.pages.visitor import Visitor, begin, code_of
 from tests.userflow.mailbox import mails_to
@@ -131,7 +131,7 @@ def test_new_address_does_not_tell_who_has_an_account(new_tenant: Callable[[], T
     user, taken, free = tenant.register(), tenant.register(), f"free-{secrets.token_hex(5)}@example.com"
     with in_tenant(tenant.id):
         EndUser.objects.update(email_verified_at=now())
-    Tenant.objects.filter(pk=tenant.id).update(settings={"email_verification": "required"})
+    change_tenant(tenant.id, settings={"email_verification": "required"})
     visitor = signed_in(tenant, user)
     pages = []
     for email in (taken.email, free):
@@ -387,7 +387,7 @@ def test_account_is_deleted_where_the_tenant_allows_it(new_tenant: Any) -> None:
     user = tenant.register()
     visitor = signed_in(tenant, user)
     assert visitor.opens("account/delete").status_code == 404
-    Tenant.objects.filter(pk=tenant.id).update(settings={"account_deletion": "on"})
+    change_tenant(tenant.id, settings={"account_deletion": "on"})
     visitor.opens("account/delete")
     visitor.sends(password=PASSWORD)
     assert visitor.at == "account/delete"

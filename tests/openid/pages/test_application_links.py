@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.copies import change_client
 from tests.openid.pages.visitor import Visitor, begin, code_of
 from tests.openid.relying_party import register_application
 from tests.userflow.invitations.test_invitations import invite
 from tests.userflow.mailbox import mails_to, token_in
 from tests.world import PASSWORD, TestTenant, User
-from userflow.accounts.models import Client
 
 SHOP = "https://shop.example.com/"
 START = "https://start.example.com/"
@@ -20,7 +20,7 @@ START = "https://start.example.com/"
 def own(new_tenant: Callable[[], TestTenant]) -> TestTenant:
     """A tenant whose default client has an address."""
     tenant = new_tenant()
-    Client.objects.filter(tenant_id=tenant.id, is_default=True).update(name="Start", client_uri=START)
+    change_client(tenant.client_id, name="Start", client_uri=START)
     return tenant
 
 
@@ -67,7 +67,7 @@ def test_account_leads_to_no_deactivated_application(own: TestTenant) -> None:
     visitor = signed_in(own, own.register())
     app = begin(visitor, client={"first_party": True, "client_uri": SHOP})
     app.exchange(code_of(visitor.page))
-    Client.objects.filter(pk=app.client["client_id"]).update(active=False)
+    change_client(app.client["client_id"], active=False)
     visitor.opens("account")
     assert applications_of(visitor) == {"Go to Start": START}
 

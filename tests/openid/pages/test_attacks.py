@@ -13,7 +13,7 @@ from openid.browser import BROWSER, SESSION, STEPS, cookie_name
 from openid.pages.forms import PasswordForm
 from openid.pages.journey import source_of
 from tenants.entering.context import in_tenant, tenant_atomic
-from tenants.models import Tenant, TenantDatabase
+from tests.copies import change_mapping, change_tenant
 from tests.mfa.people import new_user
 from tests.openid.pages.visitor import Visitor, begin, code_of
 from tests.userflow.sessions.clients import FORM
@@ -209,7 +209,7 @@ def test_unknown_and_suspended_tenants_say_so(new_tenant: Callable[[], TestTenan
     assert visitor.page.status_code == 404
     assert "There is no sign-in page at this address." in visitor.words
     user = tenant.register()
-    TenantDatabase.objects.filter(pk=tenant.id).update(status="suspended")
+    change_mapping(tenant.id, status="suspended")
     visitor.signs_in(user)
     assert visitor.page.status_code == 403
     assert "Signing in is paused here" in visitor.words
@@ -286,7 +286,7 @@ def unfit_session(tenant: TestTenant, visitor: Visitor) -> EndUserSession:
     visitor.signs_in(user)
     with in_tenant(tenant.id):
         session = EndUserSession.objects.get(user_id=user.id, ended_at=None)
-    Tenant.objects.filter(pk=tenant.id).update(settings={"mfa_policy": "required"})
+    change_tenant(tenant.id, settings={"mfa_policy": "required"})
     visitor.opens("account")
     assert visitor.at == "signin"
     return session

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from tenants.entering.context import in_tenant
-from tenants.models import Tenant, TenantDatabase
+from tenants.models import Tenant
+from tests.copies import change_mapping
 from tests.openid.pages.visitor import Visitor, begin
 from tests.userflow.tenants.test_branding import EVERYTHING, encoded, path_of, picture
 from tests.world import TestTenant, capture_statements
@@ -97,7 +98,7 @@ def test_branding_costs_one_statement_of_the_tenant(tenant: TestTenant) -> None:
 
 
 def test_page_of_suspended_tenant_has_the_defaults(branded: TestTenant) -> None:
-    TenantDatabase.objects.filter(pk=branded.id).update(status="suspended")
+    change_mapping(branded.id, status="suspended")
     visitor = Visitor(branded)
     visitor.opens("signin")
     assert visitor.page.status_code == 200

@@ -9,10 +9,10 @@ from django.utils.timezone import now
 
 from openid.models import DeviceCode
 from tenants.entering.context import in_tenant
+from tests.copies import change_client
 from tests.openid.devices import Device, new_device
 from tests.openid.pages.visitor import Visitor
 from tests.world import TestTenant, User
-from userflow.accounts.models import Client
 from userflow.accounts.session_models import EndUserSession
 
 WRONG = "BBBB-BBBB"
@@ -94,7 +94,7 @@ def test_user_signs_in_first_and_comes_back(device: Device, tenant: TestTenant, 
 def test_new_user_registers_and_comes_back(tenant: TestTenant) -> None:
     own = new_device(tenant)
     own.starts(scope="openid")
-    Client.objects.filter(pk=own.client["client_id"]).update(self_registration=True)
+    change_client(own.client["client_id"], self_registration=True)
     visitor = Visitor(tenant)
     visitor.opens(f"device?user_code={own.codes['user_code']}")
     assert "to continue to Television" in visitor.words

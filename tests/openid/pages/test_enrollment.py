@@ -10,7 +10,7 @@ import pytest
 from django.db.models import F
 
 from tenants.entering.context import in_tenant
-from tenants.models import Tenant
+from tests.copies import change_tenant
 from tests.mfa.people import TestUser, a_step_lasts, code_to, new_user, some_phone
 from tests.openid.pages.visitor import Visitor, begin, code_of
 from tests.world import PASSWORD, TestTenant, User
@@ -33,7 +33,7 @@ def follows(visitor: Visitor, words: str) -> Any:
 
 
 def require_factors(tenant: TestTenant) -> None:
-    Tenant.objects.filter(pk=tenant.id).update(settings={"mfa_policy": "required"})
+    change_tenant(tenant.id, settings={"mfa_policy": "required"})
 
 
 def methods_of(tenant: TestTenant, user: User) -> list[str]:
@@ -62,7 +62,7 @@ def test_account_enrolls_own_user_after_abandoned_sign_in(new_tenant: Callable[[
     visitor.signs_in(other, "signin?another=1")
     assert visitor.at == "enroll"
     assert other.email in visitor.words
-    Tenant.objects.filter(pk=tenant.id).update(settings={})
+    change_tenant(tenant.id, settings={})
     visitor.opens("account/security")
     follows(visitor, "Add a second factor or passkey")
     assert (visitor.at, own.email in visitor.words) == ("step-up", True)

@@ -14,7 +14,7 @@ from django.http import HttpResponse
 
 from identity_platform.api import repeated_forms
 from openid.pages.journey_steps import MOST_JOURNEYS
-from tenants.models import Tenant
+from tests.copies import change_tenant
 from tests.mfa.people import new_user
 from tests.openid.pages.visitor import Visitor, begin, code_of
 from tests.openid.relying_party import register_application
@@ -155,7 +155,7 @@ def test_registration_twice_is_one(tenant: TestTenant) -> None:
 
 def test_code_of_a_mail_twice_verifies(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
-    Tenant.objects.filter(pk=tenant.id).update(settings={"email_verification": "required"})
+    change_tenant(tenant.id, settings={"email_verification": "required"})
     visitor, email = Visitor(tenant), "verified-twice@example.com"
     visitor.opens("register")
     visitor.sends(email=email, name="", password=PASSWORD)

@@ -8,7 +8,7 @@ from django.utils.timezone import now
 
 from tenants.entering import lookup
 from tenants.entering.context import in_tenant
-from tenants.models import Tenant
+from tests.copies import change_tenant
 from tests.mfa.webauthn.passkeys import user_with_passkey
 from tests.openid.pages.visitor import Visitor, begin, code_of
 from tests.userflow.invitations.test_invitations import invite
@@ -56,7 +56,7 @@ def test_register_does_not_tell_which_addresses_are_taken(new_tenant: Callable[[
     user, free = tenant.register(), new_address()
     with in_tenant(tenant.id):
         EndUser.objects.filter(pk=user.id).update(email_verified_at=now())
-    Tenant.objects.filter(pk=tenant.id).update(settings={"email_verification": "required"})
+    change_tenant(tenant.id, settings={"email_verification": "required"})
     lookup.forget()
     pages = []
     for email in (user.email, free):
@@ -75,7 +75,7 @@ def test_sign_in_does_not_tell_a_registration_from_a_guess(new_tenant: Callable[
     user, free = tenant.register(), new_address()
     with in_tenant(tenant.id):
         EndUser.objects.filter(pk=user.id).update(email_verified_at=now())
-    Tenant.objects.filter(pk=tenant.id).update(settings={"email_verification": "required"})
+    change_tenant(tenant.id, settings={"email_verification": "required"})
     lookup.forget()
     pages = []
     for email in (user.email, free):
@@ -100,7 +100,7 @@ def test_sign_in_does_not_tell_a_registration_from_a_guess(new_tenant: Callable[
 def test_register_of_unverified_address_sends_the_code_again(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     visitor = Visitor(tenant)
-    Tenant.objects.filter(pk=tenant.id).update(settings={"email_verification": "required"})
+    change_tenant(tenant.id, settings={"email_verification": "required"})
     lookup.forget()
     email = new_address()
     for _ in range(2):
@@ -112,7 +112,7 @@ def test_register_of_unverified_address_sends_the_code_again(new_tenant: Callabl
 
 def test_code_of_another_registration_does_not_verify_the_browsers(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
-    Tenant.objects.filter(pk=tenant.id).update(settings={"email_verification": "required"})
+    change_tenant(tenant.id, settings={"email_verification": "required"})
     owner, attacker, email = Visitor(tenant), Visitor(tenant), new_address()
     for visitor, password in ((owner, PASSWORD), (attacker, NEW)):
         visitor.opens("register")
@@ -153,7 +153,7 @@ def test_application_without_self_registration_takes_no_new_users(tenant: TestTe
 
 def test_closed_registration_shows_an_error(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
-    Tenant.objects.filter(pk=tenant.id).update(settings={"self_registration": False})
+    change_tenant(tenant.id, settings={"self_registration": False})
     visitor = Visitor(tenant)
     visitor.opens("signin")
     assert "Create an account" not in visitor.words
@@ -190,7 +190,7 @@ def test_forgot_of_unknown_address_gets_the_same_page(tenant: TestTenant) -> Non
 
 def test_required_verification_by_code_leads_to_application(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
-    Tenant.objects.filter(pk=tenant.id).update(settings={"email_verification": "required"})
+    change_tenant(tenant.id, settings={"email_verification": "required"})
     visitor, email = Visitor(tenant), new_address()
     begin(visitor, client=OPEN)
     visitor.opens(f"register?{visitor.query}")
@@ -269,7 +269,7 @@ def test_invitation_creates_user_and_signs_in(tenant: TestTenant, other_tenant: 
 def test_tenants_own_page_stays_in_mails(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     own = "https://shop.example.com/verify"
-    Tenant.objects.filter(pk=tenant.id).update(settings={"email_verification_url": own})
+    change_tenant(tenant.id, settings={"email_verification_url": own})
     user = tenant.register()
     (sent,) = mails_to(user.email, "verify")
     assert f"{own}#token=" in sent.body

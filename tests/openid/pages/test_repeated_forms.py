@@ -14,7 +14,7 @@ import pytest
 
 from mfa.webauthn.models import EndUserPasskey
 from tenants.entering.context import in_tenant
-from tenants.models import Tenant
+from tests.copies import change_client, change_tenant
 from tests.mfa.people import TestUser, code_to, messages_to, new_user, some_phone
 from tests.mfa.webauthn.passkeys import new_authenticator, user_with_passkey
 from tests.openid.pages.test_account import signed_in
@@ -26,7 +26,7 @@ from tests.parallel import run_concurrently
 from tests.userflow.email.test_undo import address, link_to, moved, verified
 from tests.userflow.mailbox import mails_to, token_in
 from tests.world import PASSWORD, TestTenant, new_client
-from userflow.accounts.models import Client, EndUser
+from userflow.accounts.models import EndUser
 from userflow.accounts.session_models import EndUserSession
 from userflow.signin.remembered_browsers import remembered_devices
 
@@ -211,7 +211,7 @@ def test_repeated_cancel_returns_to_the_application(tenant: TestTenant, send: Ca
 def unverified(new_tenant: Callable[[], TestTenant]) -> tuple[Visitor, str]:
     """A user who has registered in a tenant that requires verified addresses, and the address."""
     tenant, email = new_tenant(), address()
-    Tenant.objects.filter(pk=tenant.id).update(settings={"email_verification": "required"})
+    change_tenant(tenant.id, settings={"email_verification": "required"})
     visitor = Visitor(tenant)
     visitor.opens("register")
     visitor.sends(email=email, name="", password=PASSWORD)
@@ -233,7 +233,7 @@ def test_repeated_forms_send_one_mail_and_verify_by_its_link(
 
 def test_repeated_sign_out_of_an_application_returns_to_it(tenant: TestTenant, send: Callable[..., None]) -> None:
     back = "https://app.example.com/bye"
-    Client.objects.filter(pk=tenant.client_id).update(post_logout_redirect_uris=[back])
+    change_client(tenant.client_id, post_logout_redirect_uris=[back])
     visitor, asked = signed_in(tenant), {"client_id": str(tenant.client_id), "post_logout_redirect_uri": back}
     visitor.opens("logout?" + urlencode(asked))
     send(visitor, **asked)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pyotp
 import pytest
 
-from tenants.models import Tenant
+from tests.copies import change_tenant
 from tests.mfa.people import TestUser, a_step_lasts, code_to, new_user, wrong_code
 from tests.openid.pages.visitor import Visitor, begin, code_of
 from tests.world import PASSWORD, TestTenant
@@ -83,7 +83,7 @@ def test_required_first_factor_completes_sign_in(new_tenant: Callable[[], TestTe
     tenant = new_tenant()
     user, visitor = tenant.register(), Visitor(tenant)
     begin(visitor)
-    Tenant.objects.filter(pk=tenant.id).update(settings={"mfa_policy": "required"})
+    change_tenant(tenant.id, settings={"mfa_policy": "required"})
     enters_password(visitor, user.email)
     assert visitor.at == "enroll"
     assert visitor.session is None

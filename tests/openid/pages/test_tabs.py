@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from tenants.entering.context import in_tenant
-from tenants.models import Tenant
+from tests.copies import change_tenant
 from tests.mfa.people import TestUser, code_to, new_user, some_phone
 from tests.mfa.webauthn.authenticator import Authenticator
 from tests.mfa.webauthn.passkeys import new_authenticator, user_with_passkey
@@ -104,7 +104,7 @@ def test_passkeys_of_two_tabs_stay_apart(tenant: TestTenant) -> None:
 def strict(new_tenant: Callable[[], TestTenant]) -> TestTenant:
     """A tenant that requires a second factor."""
     tenant = new_tenant()
-    Tenant.objects.filter(pk=tenant.id).update(settings={"mfa_policy": "required"})
+    change_tenant(tenant.id, settings={"mfa_policy": "required"})
     return tenant
 
 

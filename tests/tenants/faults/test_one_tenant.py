@@ -13,6 +13,7 @@ from django.db import close_old_connections, connection, connections
 from tenants.database_servers import servers
 from tenants.lifecycle.capacity import main_server
 from tenants.models import TenantDatabase
+from tests.copies import change_mapping
 from tests.tenants.conftest import connect_to, throw_away
 from tests.world import Api, TestTenant, User, build_tenant
 
@@ -145,9 +146,9 @@ def test_closed_connections_are_replaced(struck: tuple[TestTenant, User, Api], o
 @pytest.mark.parametrize("state", ["migrating", "moving", "provisioning", "failed"])
 def test_tenant_under_maintenance_is_503(state: str, struck: tuple[TestTenant, User, Api]) -> None:
     tenant, person, _ = struck
-    TenantDatabase.objects.filter(pk=tenant.id).update(status=state)
+    change_mapping(tenant.id, status=state)
     login = {"client_id": str(tenant.client_id), "email": person.email, "password": person.password}
     response = Api().post("/uflow/auth/enduser/login", login)
-    TenantDatabase.objects.filter(pk=tenant.id).update(status="active")
+    change_mapping(tenant.id, status="active")
     assert response.status_code == 503
     assert "Retry-After" in response.headers

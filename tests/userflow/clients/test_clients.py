@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 
 from identity_platform.audit.models import PlatformEvent
+from tests.copies import change_client
 from tests.userflow.sessions.clients import basic, form, make_client, own_token
 from tests.world import Api, TestTenant, capture_statements, sign_in_admin
 from userflow.accounts.models import AdminRole, AdminUser, Client
@@ -394,7 +395,7 @@ def test_previous_secret_works_until_the_overlap_ends(tenant: TestTenant) -> Non
     until = Client.objects.get(pk=client["id"]).previous_secret_until
     assert until is not None
     assert timedelta(hours=23) < until - now() <= timedelta(hours=24)
-    Client.objects.filter(pk=client["id"]).update(previous_secret_until=now())
+    change_client(client["id"], previous_secret_until=now())
     assert (signs_in(client, old), signs_in(client, new)) == (False, True)
 
 

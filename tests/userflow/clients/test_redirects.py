@@ -2,9 +2,9 @@
 
 import pytest
 
+from tests.copies import change_client
 from tests.userflow.clients.test_clients import create, path
 from tests.world import TestTenant
-from userflow.accounts.models import Client
 from userflow.clients.redirects import matches
 
 WEB = "https://app.example/callback?tenant=a"
@@ -61,7 +61,7 @@ def test_scheme_without_a_dot_is_rejected(tenant: TestTenant) -> None:
 
 def test_update_keeps_redirect_uri_of_earlier_rules(tenant: TestTenant) -> None:
     client = create(tenant).json()["id"]
-    Client.objects.filter(pk=client).update(redirect_uris=["myapp://callback"])
+    change_client(client, redirect_uris=["myapp://callback"])
     both = ["myapp://callback", "com.example.app:/callback"]
     assert tenant.api.patch(path(tenant, client), {"redirect_uris": both}).json()["redirect_uris"] == both
     assert tenant.api.patch(path(tenant, client), {"redirect_uris": ["other://callback"]}).status_code == 400

@@ -6,6 +6,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from identity_platform.audit.models import PlatformEvent
+from tests.copies import change_client
 from tests.userflow.clients.keys import key_set, new_key, public_jwk
 from tests.userflow.clients.test_clients import create, path, signs_in
 from tests.userflow.sessions.aged import aged
@@ -149,7 +150,7 @@ def test_redirect_uri_without_encryption_is_rejected(tenant: TestTenant, uri: st
     )
     # Also one from before, which the client may keep without the profile.
     client = make_client(tenant)
-    Client.objects.filter(pk=client["id"]).update(redirect_uris=[uri])
+    change_client(client["id"], redirect_uris=[uri])
     assert list(problems(tenant.api.patch(path(tenant, client["id"]), profile()))) == ["redirect_uris[0]"]
 
 

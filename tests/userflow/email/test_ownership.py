@@ -9,7 +9,7 @@ from django.utils.timezone import now
 
 from identity_platform.audit.models import TenantEvent
 from tenants.entering.context import in_tenant
-from tenants.models import Tenant
+from tests.copies import change_tenant
 from tests.mfa.people import TestUser, new_user
 from tests.mfa.signin.test_admins import Admin, new_admin
 from tests.mfa.signin.test_races import statuses_of
@@ -28,7 +28,7 @@ def strict(django_db_setup: None, django_db_blocker: Any) -> TestTenant:
     """A tenant that requires verified addresses."""
     with django_db_blocker.unblock():
         tenant = build_tenant("verified")
-        Tenant.objects.filter(pk=tenant.id).update(settings={"email_verification": "required"})
+        change_tenant(tenant.id, settings={"email_verification": "required"})
         return tenant
 
 
@@ -260,7 +260,7 @@ def test_registration_opens_nothing_before_verification(strict: TestTenant) -> N
 def test_setting_holds_for_open_sessions_and_refresh(new_tenant: Any) -> None:
     tenant = new_tenant()
     person, pair = squat_with_refresh(tenant)
-    Tenant.objects.filter(pk=tenant.id).update(settings={"email_verification": "required"})
+    change_tenant(tenant.id, settings={"email_verification": "required"})
     rejected = Api(token=pair["access_token"]).get("/authmgr/profile")
     assert (rejected.status_code, "Verify your e-mail address" in rejected.json()["message"]) == (403, True)
     body = {"grant_type": "refresh_token", "refresh_token": pair["refresh_token"]}
@@ -282,7 +282,7 @@ def test_setting_holds_for_second_steps_and_passkeys(new_tenant: Any) -> None:
         Api(token=completed(person)), User(person.id, person.email), backup_code=person.backup_codes.pop()
     )
     waiting = person.sign_in().json()["mfa_token"]
-    Tenant.objects.filter(pk=tenant.id).update(settings={"email_verification": "required"})
+    change_tenant(tenant.id, settings={"email_verification": "required"})
     body = {**person.name, "mfa_token": waiting, "code": person.code(1)}
     assert Api().post("/webauthn/totp/verifyLogin", body).status_code == 403
     assert by_passkey(tenant, person, key).status_code == 403

@@ -14,6 +14,7 @@ from django.db import connections
 from django.utils.timezone import now
 
 from tenants.entering.context import in_tenant, tenant_atomic
+from tests.copies import change_tenant
 from tests.userflow.mailbox import code_in, mails_to, token_in
 from tests.userflow.sessions.aged import aged
 from tests.userflow.user_index.reading import indexed
@@ -36,10 +37,9 @@ def strict(django_db_setup: None, django_db_blocker: Any) -> TestTenant:
 
 
 def strict_tenant() -> TestTenant:
-    from tenants.models import Tenant
 
     tenant = build_tenant("strict")
-    Tenant.objects.filter(pk=tenant.id).update(settings={"email_verification": "required"})
+    change_tenant(tenant.id, settings={"email_verification": "required"})
     return tenant
 
 
@@ -452,11 +452,10 @@ def test_change_notifications_are_limited(tenant: TestTenant, other_tenant: Test
 
 
 def test_existing_user_verifies_address_by_resend(new_tenant: Callable[[], TestTenant]) -> None:
-    from tenants.models import Tenant
 
     tenant = new_tenant()
     person = tenant.register()
-    Tenant.objects.filter(pk=tenant.id).update(settings={"email_verification": "required"})
+    change_tenant(tenant.id, settings={"email_verification": "required"})
     assert sign_in(tenant, person.email).status_code == 403
     Api().post(RESEND, {"tenant_id": str(tenant.id), "email": person.email})
     assert verify(token=token_in(last_proof(person.email))).status_code == 200

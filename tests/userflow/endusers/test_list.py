@@ -13,7 +13,7 @@ from django.db import connections
 
 from identity_platform.audit.models import TenantEvent
 from tenants.entering.context import in_tenant, tenant_atomic
-from tenants.models import TenantDatabase
+from tests.copies import change_mapping
 from tests.parallel import run_concurrently
 from tests.world import Api, TestTenant, User, capture_statements
 from userflow.accounts.models import Client, EndUser
@@ -348,9 +348,9 @@ def test_parallel_reads_leave_one_event(new_tenant: Any) -> None:
 @pytest.mark.parametrize("state", ["moving", "migrating"])
 def test_list_works_while_tenant_is_read_only(new_tenant: Any, state: str) -> None:
     own = new_tenant()
-    TenantDatabase.objects.filter(tenant_id=own.id).update(status=state)
+    change_mapping(own.id, status=state)
     listed(own)
-    TenantDatabase.objects.filter(tenant_id=own.id).update(status="active")
+    change_mapping(own.id, status="active")
     assert reads(own, own.admin) == []
     listed(own)
     assert len(reads(own, own.admin)) == 1

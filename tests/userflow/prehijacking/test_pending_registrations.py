@@ -11,7 +11,7 @@ from django.db import connections
 from django.utils.timezone import now
 
 from tenants.entering.context import in_tenant
-from tenants.models import Tenant
+from tests.copies import change_tenant
 from tests.userflow.mailbox import code_in, mails_to, token_in
 from tests.userflow.user_index.reading import indexed
 from tests.world import Api, TestTenant, build_tenant
@@ -34,7 +34,7 @@ def strict(django_db_setup: None, django_db_blocker: Any) -> TestTenant:
 
 
 def require_verification(tenant: TestTenant, value: str) -> None:
-    Tenant.objects.filter(pk=tenant.id).update(settings={"email_verification": value})
+    change_tenant(tenant.id, settings={"email_verification": value})
 
 
 def new_address() -> str:

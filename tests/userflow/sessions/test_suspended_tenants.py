@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tenants.models import TenantDatabase
+from tests.copies import change_mapping
 from tests.userflow.sessions.clients import basic, form, make_client
 from tests.world import Api, TestTenant, sign_in_admin
 
@@ -13,7 +13,7 @@ TOKEN = "/authmgr/token"
 
 
 def set_state(tenant: TestTenant, state: str) -> None:
-    TenantDatabase.objects.filter(pk=tenant.id).update(status=state)
+    change_mapping(tenant.id, status=state)
 
 
 def by_client(client: dict[str, Any], secret: str | None = None) -> Any:

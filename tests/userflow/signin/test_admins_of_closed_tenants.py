@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tenants.models import TenantDatabase
 from tests.console.staff import new_tenant_admin
+from tests.copies import change_mapping
 from tests.userflow.mailbox import mails_to
 from tests.world import PASSWORD, Api, TestTenant, sign_in_admin
 
@@ -17,7 +17,7 @@ CLOSED = ["suspended", "failed", "provisioning", "deleting"]
 
 
 def set_state(tenant: TestTenant, state: str) -> None:
-    TenantDatabase.objects.filter(pk=tenant.id).update(status=state)
+    change_mapping(tenant.id, status=state)
 
 
 def login(username: str, password: str = PASSWORD) -> Any:

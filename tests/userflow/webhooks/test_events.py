@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tenants.models import Tenant
+from tests.copies import change_tenant
 from tests.mfa.people import new_user
 from tests.userflow.mailbox import mails_to, token_in
 from tests.userflow.webhooks.conftest import Listening, deliver
@@ -106,7 +106,7 @@ def test_invitation_publishes_events(listening: Listening, heard: Heard) -> None
 
 def test_verified_email_publishes_event(listening: Listening, heard: Heard) -> None:
     home = listening.home
-    Tenant.objects.filter(pk=home.id).update(settings={"email_verification": "required"})
+    change_tenant(home.id, settings={"email_verification": "required"})
     person = home.register()
     # A registration is no user before its address is verified.
     assert heard() == []
