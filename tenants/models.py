@@ -230,7 +230,7 @@ class TenantDatabase(models.Model):
     schema_version = models.CharField(max_length=40, blank=True, default="")
     # Raised when another database becomes the tenant's, by a move or a restore.
     placement_revision = models.PositiveBigIntegerField(default=1, db_default=1, editable=False)
-    # Whether rights were taken away while the database was away: its copies still have them (`tenants.records`).
+    # Whether the database was away when rights were taken away, or is missing: its copies still have them (`tenants.records`).
     copies_lag = models.BooleanField(default=False, db_default=False, editable=False)
     updated_at = models.DateTimeField(auto_now=True)
 

@@ -192,6 +192,8 @@ def _mark_failed(mapping: TenantDatabase) -> None:
             TenantDatabase.objects.filter(pk=mapping.pk).update(reason=reason)
         else:
             transitions.change_state(mapping.pk, State.FAILED, reason=reason)
+            # A database that exists again has the record of an active tenant.
+            TenantDatabase.objects.filter(pk=mapping.pk).update(copies_lag=True)
         # An invalid database cannot be read.
         databases.drop(raw, mapping.name)
 
