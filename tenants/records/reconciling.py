@@ -8,6 +8,7 @@ from django.db import transaction
 
 from identity_platform.hooks import Hook
 from tenants import operating_modes
+from tenants.entering import routes
 from tenants.entering.context import in_tenant
 from tenants.failure_reasons import why
 from tenants.models import TenantDatabase
@@ -32,7 +33,11 @@ def apply_all(tenant_id: UUID, *, direct: bool = False) -> int:
 
 
 def apply_lagging(tenant_id: UUID, **_: object) -> None:
-    """Write the copies of a tenant whose database was away, before a request reads them. Raises as `apply_all`."""
+    """Write the copies of a tenant whose database was away, before a request reads them.
+
+    Raises as `apply_all`, UnknownTenant, and TenantBusy for a tenant without a database.
+    """
+    routes.read_again(tenant_id)
     apply_all(tenant_id)
     operating_modes.forget()
 
