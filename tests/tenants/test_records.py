@@ -244,11 +244,12 @@ def test_suspension_does_not_need_the_database(operator: Api, new_tenant: New) -
         assert patch(operator, tenant, status="suspended").json()["status"] == "suspended"
         assert patch(operator, tenant, status="active").status_code == 503
     assert (record_of(tenant).status, record_of(tenant).revision) == ("active", 1)
-    assert (stored(tenant).revision, stored(tenant).database.copies_lag) == (2, True)
+    assert stored(tenant).revision > 1
+    assert stored(tenant).database.copies_lag
     # Before all others: it is not the turn of any tenant.
     Round().apply_next(1)
     assert (record_of(tenant).status, differing(tenant)) == ("suspended", [])
-    assert stored(tenant).database.copies_lag is False
+    assert not stored(tenant).database.copies_lag
 
 
 def test_suspension_does_not_need_the_schema(operator: Api, new_tenant: New) -> None:

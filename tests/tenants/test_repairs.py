@@ -114,7 +114,7 @@ def test_missing_database_marks_tenant_failed_until_it_returns(
     (line,) = check_tenants(tenant.slug, repair=True, yes=True)
     assert line.startswith("failed\t")
     mapping = TenantDatabase.objects.get(pk=tenant.pk)
-    assert (mapping.status, mapping.reason) == ("failed", "the database is missing")
+    assert (mapping.status, mapping.reason, mapping.copies_lag) == ("failed", "the database is missing", True)
     assert found_about(tenant.slug) == ["failed"]
     # Changes of a failed tenant are written when its database is back.
     change_tenant(tenant.pk, name="Changed Since")
@@ -124,7 +124,8 @@ def test_missing_database_marks_tenant_failed_until_it_returns(
     drop_database(name)
     rename_database(f"{name}_away", name)
     check_tenants(repair=True, yes=True)
-    assert TenantDatabase.objects.get(pk=tenant.pk).status == "active"
+    mapping.refresh_from_db()
+    assert (mapping.status, mapping.copies_lag) == ("active", False)
     with connect_to(tenant) as raw:
         written = raw.execute("SELECT name, status FROM tenants_tenantrecord").fetchone()
     assert written == ("Changed Since", "active")
