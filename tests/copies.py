@@ -3,9 +3,11 @@
 from typing import Any
 from uuid import UUID
 
+from tenants import operating_modes
 from tenants.entering import lookup
 from tenants.models import Tenant, TenantDatabase
 from tenants.records import reconciling
+from tenants.records.projections import WITHOUT_DATABASE
 from userflow.accounts.models import Client
 
 
@@ -15,8 +17,9 @@ def change_tenant(tenant_id: Any, **columns: Any) -> int:
 
 
 def change_mapping(tenant_id: Any, **columns: Any) -> int:
-    """Set columns of a tenant's mapping, such as its status."""
-    return _copied(tenant_id, TenantDatabase.objects.filter(pk=tenant_id).update(**columns))
+    """Set columns of a tenant's mapping, such as its status. One without a database in use gets no record of that."""
+    lags = columns.get("status") in WITHOUT_DATABASE
+    return _copied(tenant_id, TenantDatabase.objects.filter(pk=tenant_id).update(**columns, copies_lag=lags))
 
 
 def change_client(client_id: Any, **columns: Any) -> int:
@@ -26,7 +29,8 @@ def change_client(client_id: Any, **columns: Any) -> int:
 
 
 def _copied(tenant_id: UUID, changed: int) -> int:
-    if changed:
+    if changed and not TenantDatabase.objects.filter(pk=tenant_id, status__in=WITHOUT_DATABASE).exists():
         reconciling.apply_all(tenant_id, direct=True)
-        lookup.forget()
+    operating_modes.forget()
+    lookup.forget()
     return changed

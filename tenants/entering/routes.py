@@ -80,7 +80,7 @@ def read_again(tenant_id: UUID) -> Route:
     route = Route._make(row[:-1])
     if _routes.get(tenant_id) != route:
         _keep(_routes, tenant_id, route)
-        shared_facts.write(f"route:{tenant_id}", route)
+        shared_facts.write(f"route:{tenant_id}", [*route])
     return route
 
 

@@ -1,5 +1,6 @@
 """Requests of end users and applications while the global database is away."""
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -41,6 +42,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Server]]:
 
     def begin(**more: str) -> Server:
         log = tmp_path / f"{len(started)}.log"
+        more = {"TRUSTED_PROXY_HOPS": "1", **more}
         started.append(Server(log, 1, DJANGO_SETTINGS_MODULE="tests.tenants.leasing.short_leases", **more))
         started[-1].wait()
         return started[-1]
@@ -55,33 +57,37 @@ class Caller:
 
     def __init__(self, server: Server, tenant: TestTenant, user: User, client: dict[str, Any]) -> None:
         self.server, self.tenant, self.user, self.client = server, tenant, user, client
+        self.headers: dict[str, str] = {}
+        self._addresses = itertools.count(1)
 
     def login(self) -> dict[str, Any]:
         body = {"client_id": str(self.tenant.client_id), "email": self.user.email, "password": PASSWORD}
-        response = self.server.call("POST", "/authmgr/login", body)
+        response = self.server.call("POST", "/uflow/auth/enduser/login", body, headers=self.headers)
         assert response.status_code == 200, response.content
         pair: dict[str, Any] = response.json()
         return pair
 
     def requests(self) -> dict[str, int]:
         """Return the status of each kind of request."""
+        # Each time from another address: no limit is reached.
+        self.headers = {"X-Forwarded-For": f"203.0.113.{next(self._addresses)}"}
         pair = self.login()
         bearer = {"Authorization": f"Bearer {pair['access_token']}"}
         refreshing = {"grant_type": "refresh_token", "refresh_token": pair["refresh_token"]}
         secret = basic(self.client)
         statuses = {
-            "profile": self.server.call("GET", PROFILE, headers=bearer).status_code,
+            "profile": self.server.call("GET", PROFILE, headers={**self.headers, **bearer}).status_code,
             "refresh": self._form(TOKEN, refreshing | {"client_id": str(self.tenant.client_id)}),
             "client token": self._form(TOKEN, {"grant_type": "client_credentials"}, secret),
             "introspection": self._form("/authmgr/token/introspect", {"token": pair["access_token"]}, secret),
         }
         for path in ("jwks", ".well-known/openid-configuration", "signin"):
-            statuses[path] = self.server.call("GET", f"/t/{self.tenant.slug}/{path}").status_code
+            statuses[path] = self.server.call("GET", f"/t/{self.tenant.slug}/{path}", headers=self.headers).status_code
         return statuses
 
     def _form(self, path: str, fields: dict[str, str], headers: dict[str, str] | None = None) -> int:
         line = self.server.line()
-        encoded = {"Content-Type": "application/x-www-form-urlencoded", **(headers or {})}
+        encoded = {"Content-Type": "application/x-www-form-urlencoded", **self.headers, **(headers or {})}
         line.request("POST", path, urlencode(fields), encoded)
         status = line.getresponse().status
         line.close()

@@ -238,7 +238,7 @@ def authenticate_client(*, client_id: str, credential: Credential | None) -> Kno
         raise InvalidClient
     tenant = client.tenant
     if not client.active or not client.authenticates(credential):
-        _count_rejected(tenant.tenant_id, client_id)
+        _count_rejected(tenant, client_id)
         raise InvalidClient
     if tenant.status in lookup.GONE:
         raise InvalidClient
@@ -258,13 +258,16 @@ def is_authenticated(secret: str | None, type_: str, *digests: bytes | memoryvie
     return any(constant_time_equal(secret_digest, bytes(digest)) for digest in digests if digest is not None)
 
 
-def reject_sign_in(tenant_id: UUID, client_id: UUID) -> NoReturn:
+def reject_sign_in(tenant: lookup.TenantContext, client_id: UUID) -> NoReturn:
     """Count and audit a sign-in through a client that did not authenticate. Raises ClientNotAuthenticated (401)."""
-    _count_rejected(tenant_id, str(client_id))
+    _count_rejected(tenant, str(client_id))
     raise ClientNotAuthenticated
 
 
-def _count_rejected(tenant_id: UUID, client_id: str) -> None:
+def _count_rejected(tenant: lookup.TenantContext, client_id: str) -> None:
     attempts.count_wrong_secret()
-    with in_tenant(tenant_id, Purpose.RECORD):
+    # During a job on the tenant nothing is written, and who has no right secret is not told of it.
+    if not tenant.allows(Purpose.RECORD):
+        return
+    with in_tenant(tenant.tenant_id, Purpose.RECORD):
         record_for_tenant("client.refused", target=("client", client_id), outcome="refused")

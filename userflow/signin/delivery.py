@@ -60,7 +60,7 @@ class ApplicationTokens(Delivery):
         if client is None or not client.active or client.tenant.tenant_id != tenant.tenant_id:
             raise NotSignedInByTicket
         if authenticates and client is not self.client and not client.accepts(self.client_secret):
-            reject_sign_in(tenant.tenant_id, client.id)
+            reject_sign_in(tenant, client.id)
         client.check_direct_sign_in()
         if client.gets_bound_tokens_only:
             raise ClientNotAuthenticated(ClientNotAuthenticated.BOUND_ONLY)

@@ -68,7 +68,7 @@ def sign_in_end_user(
     """
     client = find_client(client_id)
     if client is not None and not client.accepts(client_secret):
-        reject_sign_in(client.tenant.tenant_id, client_id)
+        reject_sign_in(client.tenant, client_id)
     if client is not None:
         client.check_direct_sign_in()
     by_server = client is not None and client.confidential

@@ -239,4 +239,4 @@ def test_session_list_statement_counts(tenant: TestTenant) -> None:
     api = tenant.as_user(tenant.register())
     with capture_statements() as seen:
         api.get(PATH)
-    assert seen.counts == (1, 3)
+    assert seen.counts == (0, 3)

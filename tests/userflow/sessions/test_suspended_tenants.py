@@ -91,8 +91,8 @@ def test_revoke_and_introspect_in_a_suspended_tenant(new_tenant: Callable[[], Te
     [
         ("failed", (503, "temporarily_unavailable"), (503, "temporarily_unavailable")),
         ("provisioning", (503, "temporarily_unavailable"), (503, "temporarily_unavailable")),
-        ("moving", (200, ""), (503, "temporarily_unavailable")),
-        ("migrating", (200, ""), (503, "temporarily_unavailable")),
+        ("moving", (503, "temporarily_unavailable"), (503, "temporarily_unavailable")),
+        ("migrating", (503, "temporarily_unavailable"), (503, "temporarily_unavailable")),
         ("deleting", (401, "invalid_client"), (401, "invalid_client")),
         ("deleted", (401, "invalid_client"), (401, "invalid_client")),
     ],
@@ -106,4 +106,6 @@ def test_tokens_in_other_states(
     responses = [by_client(client), by_refresh(token, client_id=str(tenant.client_id))]
     assert [told(response) for response in responses] == [(*by_secret, False), (*by_token, False)]
     assert all("Retry-After" in response.headers for response in responses if response.status_code == 503)
-    assert told(by_client(client, "wrong")) == (401, "invalid_client", False)
+    # Without a database the client cannot be read.
+    wrong = by_secret if state in ("failed", "provisioning") else (401, "invalid_client")
+    assert told(by_client(client, "wrong")) == (*wrong, False)

@@ -123,4 +123,4 @@ def test_client_secret_costs_no_statement(tenant: TestTenant, confidential: bool
     login(client, person.email, **how)
     with capture_statements() as seen:
         assert login(client, person.email, **how).status_code == 200
-    assert seen.counts == (1, 2)
+    assert seen.counts == (0, 3)

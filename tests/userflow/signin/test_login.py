@@ -246,14 +246,13 @@ def test_login_stores_session_and_last_login(tenant: TestTenant) -> None:
 
 
 def test_login_statement_counts(new_tenant: Callable[[], TestTenant]) -> None:
-    # Of a tenant of the test's own: the first one in a minute also notes that the client is in use.
     tenant = new_tenant()
     person = tenant.register()
     tenant.sign_in(person)
     with capture_statements() as seen:
         tenant.sign_in(person)
-    # Who it is and the try, committed before the password is looked at; and all that a right one earns.
-    assert seen.counts == (1, 2)
+    # Tenant and client; who it is and the try, committed before the password is looked at; and all that a right one earns.
+    assert seen.counts == (0, 3)
     assert "INSERT INTO audit_tenantevent" in seen.tenant[1]
 
 
