@@ -12,6 +12,7 @@ commands read the global row.
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,6 +26,7 @@ from django.core.signals import request_finished, request_started
 from django.db import InterfaceError, OperationalError, ProgrammingError, connection, connections
 from psycopg.errors import UndefinedColumn, UndefinedFunction, UndefinedTable
 
+from identity_platform.api.errors import Unavailable
 from identity_platform.audit.origin import set_tenant
 from identity_platform.postgresql.statements import fetch_row
 from identity_platform.semaphore import Semaphore
@@ -335,20 +337,23 @@ def _named(
 ) -> TenantContext:
     """Return the tenant of a slug or a domain. What it leads to is read again unless the tenant's record has it."""
     tenant_id = routes.tenant_named(names, name, read)
-    try:
-        if tenant_id is not None and has_name(tenant := find(tenant_id)):
-            return tenant
-    except UnknownTenant:
-        pass
-    try:
-        tenant_id = routes.named_again(names, name, read)
-    except (OperationalError, InterfaceError):
-        # A former name is still the tenant's: it is reserved to it.
-        if tenant_id is None:
-            raise
     if tenant_id is None:
         raise UnknownTenant
-    return find(tenant_id)
+    tenant: TenantContext | None = None
+    with suppress(UnknownTenant, Unavailable, OperationalError, InterfaceError):
+        tenant = find(tenant_id)
+        if has_name(tenant):
+            return tenant
+    # It has another one now, or its database does not respond: the name may be another tenant's.
+    try:
+        present = routes.named_again(names, name, read)
+    except (OperationalError, InterfaceError):
+        connection.close_if_unusable_or_obsolete()
+        # A former name is still the tenant's: it is reserved to it.
+        present = tenant_id
+    if present is None:
+        raise UnknownTenant
+    return find(present)
 
 
 def tenant_of_client(client_id: UUID) -> UUID | None:

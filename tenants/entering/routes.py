@@ -7,6 +7,7 @@ the process; what turns out to be stale is read again from the global database.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -115,7 +116,8 @@ def forget() -> None:
 
 
 def _keep(kept: dict[Any, Any], key: object, value: object) -> None:
-    # Threads may do so at the same time: then one entry more or less is dropped.
     if len(kept) >= MOST_KEPT:
-        kept.pop(next(iter(kept.copy())), None)
+        # Another thread may do so at the same time: then one entry more or less is dropped.
+        with suppress(RuntimeError, StopIteration):
+            kept.pop(next(iter(kept)), None)
     kept[key] = value
