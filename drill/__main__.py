@@ -227,17 +227,18 @@ def _run(world: World, drill: Drill, seconds: float = 0.0) -> tuple[Outcome, boo
             run.enter_context(drill.around(world))
         if drill.instances:
             world.front = run.enter_context(front(world.home, drill.instances, **world.settings))
+        writers = 0 if drill.users_only else WRITERS_PER_TENANT
         world.clients = [
             Writer(world.port, tenant.tenant_id, user, tenant.token)
             for tenant in tenants
-            for user in tenant.users[:WRITERS_PER_TENANT]
+            for user in tenant.users[:writers]
         ]
-        if drill.instances:
+        if drill.instances or drill.users_only:
             # The other users sign in.
             world.clients += [
                 Visitor(world.port, tenant.tenant_id, tenant.client_id, email, PASSWORD)
                 for tenant in tenants
-                for email in tenant.emails[WRITERS_PER_TENANT:]
+                for email in tenant.emails[writers:]
             ]
         for client in world.clients:
             client.keeps_connection = not drill.instances

@@ -21,6 +21,7 @@ class Drill:
     `instances`: the load goes to so many instances behind nginx. `around`: what is there before and after the load.
     `lacks`: what this machine lacks for the drill, if anything. `apart`: each run has servers of its own.
     `machines`: each node has a machine of its own, which can be cut off.
+    `users_only`: all clients are end users, and their tenants are on another server than the global database.
     `seconds`: how long the fault lasts, unless bin/drill is told otherwise; 0 if that cannot be chosen. `what` names it.
     """
 
@@ -36,6 +37,7 @@ class Drill:
     lacks: Callable[[], str] = str
     apart: bool = False
     machines: bool = False
+    users_only: bool = False
     seconds: float = 0.0
 
     def described(self, seconds: float = 0.0) -> str:
@@ -72,6 +74,28 @@ DRILLS = (
         gap=15,
     ),
     Drill("switchover", "an operator makes a standby the primary", nodes.switchover, failures=True, gap=15),
+    Drill(
+        "global_database_is_lost",
+        "all servers of the global database are killed for {seconds:g} s, while end users use tenants on another server",
+        nodes.global_database_is_lost,
+        failures=False,
+        gap=3,
+        slowest=3,
+        around=tenants.all_on_second_server,
+        users_only=True,
+        seconds=60,
+    ),
+    Drill(
+        "global_database_is_lost_at_a_restart",
+        "the same, and two instances behind nginx are restarted one after the other meanwhile",
+        nodes.global_database_is_lost,
+        failures=False,
+        gap=3,
+        instances=2,
+        around=tenants.all_on_second_server,
+        users_only=True,
+        seconds=60,
+    ),
     Drill(
         "standby_is_lost", "the synchronous standby is killed for 10 s", nodes.standby_is_lost, failures=True, gap=15
     ),

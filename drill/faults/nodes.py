@@ -58,6 +58,21 @@ def switchover(world: World) -> None:
         another_primary(world.cluster, primary.name)
 
 
+def global_database_is_lost(world: World) -> None:
+    """Kill all nodes of the cluster; restart the instances meanwhile, if there are any behind nginx."""
+    end = time.monotonic() + world.seconds
+    for node in world.cluster.nodes:
+        node.signal(signal.SIGKILL)
+    try:
+        if world.front is not None:
+            time.sleep(world.seconds / 3)
+            world.front.replace()
+        time.sleep(max(0.0, end - time.monotonic()))
+    finally:
+        for node in world.cluster.nodes:
+            node.start()
+
+
 def standby_is_lost(world: World) -> None:
     standby = world.cluster.node("sync_standby")
     standby.signal(signal.SIGKILL)

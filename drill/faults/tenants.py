@@ -55,6 +55,18 @@ def on_second_server(world: World) -> Iterator[None]:
     world.manage("move_tenant", slug, "main")
 
 
+@contextmanager
+def all_on_second_server(world: World) -> Iterator[None]:
+    """All tenants are on the second server for the time of the drill."""
+    slugs = [world.slug(tenant.tenant_id) for tenant in world.tenants]
+    second = world.second_server().name
+    for slug in slugs:
+        world.manage("move_tenant", slug, second)
+    yield
+    for slug in slugs:
+        world.manage("move_tenant", slug, "main")
+
+
 def connections_are_exhausted(world: World) -> None:
     server = world.second_server()
     with ExitStack() as stack, psycopg.connect(**server.address(), autocommit=True) as superuser:

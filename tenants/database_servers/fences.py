@@ -120,6 +120,11 @@ def reasons() -> tuple[str, ...]:
     return () if _process.installation is not None else look()
 
 
+def serves() -> bool:
+    """Return whether this process serves end users: also while the global database is away, if it was proven before."""
+    return not reasons() and (_process.installation is not None or _proven is not None)
+
+
 def own_mark() -> tuple[UUID, int]:
     """Return the installation and the epoch that this process has proven. Raises InstallationFenced."""
     require()

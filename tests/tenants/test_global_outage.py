@@ -81,6 +81,7 @@ class Caller:
             "client token": self._form(TOKEN, {"grant_type": "client_credentials"}, secret),
             "introspection": self._form("/authmgr/token/introspect", {"token": pair["access_token"]}, secret),
         }
+        statuses["ready"] = self.server.call("GET", "/uflow/ready").status_code
         for path in ("jwks", ".well-known/openid-configuration", "signin"):
             statuses[path] = self.server.call("GET", f"/t/{self.tenant.slug}/{path}", headers=self.headers).status_code
         return statuses

@@ -28,7 +28,9 @@ class HealthStatusOut(serializers.Serializer[object]):
 
 
 class ReadinessOut(HealthStatusOut):
-    status = serializers.CharField(help_text="ready, degraded (200: only the cache is unavailable) or not_ready (503)")
+    status = serializers.CharField(
+        help_text="ready, degraded (200: cache or global database are unavailable, users are served) or not_ready (503)"
+    )
     database = serializers.CharField(help_text="connected or disconnected")
     cache = serializers.CharField(help_text="connected or disconnected")
     fenced = serializers.CharField(
@@ -57,13 +59,14 @@ class HealthViewSet(PublicViewSet):
     def ready(self, request: Request) -> Response:
         """Check that database and cache are available.
 
-        503 if the global database is not, or if it was restored and not adopted (`fenced`). Without the cache requests
-        are still served (`degraded`). Tenant databases are not checked.
+        503 if the global database was restored and not adopted (`fenced`), or is unavailable and has never been read. While
+        it is unavailable, end users and applications are served, operators and tenant admins are not (`degraded`). Without
+        the cache all are served (`degraded`). Tenant databases are not checked.
         """
         database, cache = database_answers(), valkey.is_connected(timeout=1.0)
-        fenced = " ".join(fences.reasons()) if database else ""
-        served_at_all = database and not fenced
-        served = "ready" if cache else "degraded"
+        fenced = " ".join(fences.reasons())
+        served_at_all = fences.serves()
+        served = "ready" if cache and database else "degraded"
         body = {
             "status": served if served_at_all else "not_ready",
             "database": "connected" if database else "disconnected",
