@@ -120,7 +120,8 @@ def test_first_step_statement_counts(strict: TestTenant, new_tenant: Callable[..
         person.sign_in()
         with capture_statements() as seen:
             person.sign_in()
-        # The client; the user, and count the attempt; then, in one transaction, lock the user, clear the attempts, issue the ticket
-        # (without a factor also close other windows, also of sessions, open one, issue the enrollment ticket) and audit it.
+        # Read the client; find the user and count the attempt; then, in one transaction, lock the user, clear the attempts,
+        # issue the ticket (without a factor also close other windows, also of sessions, open one, issue the enrollment
+        # ticket) and audit it.
         assert seen.counts == (0, most + 1)
         assert "FOR NO KEY UPDATE" in seen.tenant[2]
