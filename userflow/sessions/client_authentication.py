@@ -2,9 +2,9 @@
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, NewType, NoReturn
+from typing import Any, Final, NamedTuple, NewType, NoReturn
 from urllib.parse import unquote_plus
 from uuid import UUID
 
@@ -217,21 +217,29 @@ def find_client(client_id: UUID) -> StoredClient | None:
         tenant, row = lookup.read_with_record(tenant_id, STORED_CLIENT, [client_id])
     except UnknownTenant:
         return None
+    return client_of_row(tenant, row)
+
+
+def client_of_row(tenant: lookup.TenantContext, row: Sequence[Any]) -> StoredClient | None:
+    """Return the client of the columns of STORED_CLIENT, None if they are null."""
     if row[0] is None:
         return None
-    set_tenant(tenant.tenant_id, client_id)
+    set_tenant(tenant.tenant_id, row[0])
     *columns, jwks, scopes, audiences, grant_types, subject = row
     lists = (tuple(orjson.loads(text)) for text in (scopes, audiences, grant_types))
     return StoredClient._make((tenant, *columns, orjson.loads(jwks), *lists, orjson.loads(subject) if subject else {}))
 
 
-def authenticate_client(*, client_id: str, credential: Credential | None) -> KnownClient:
+def authenticate_client(
+    *, client_id: str, credential: Credential | None, read: Callable[[UUID], StoredClient | None] = find_client
+) -> KnownClient:
     """Return the client of this id (RFC 6749 section 2.3): a confidential one by its secret or key, a public one without.
 
-    Raises InvalidClient (unknown, inactive, wrong or missing credential, one sent in another way than the client has
-    registered, deleted tenant: all alike), TooManyFromAddress, AssertionsUnavailable, ClientKeysBusy.
+    `read` reads it, alone or with what else the request needs. Raises InvalidClient (unknown, inactive, wrong or missing
+    credential, one sent in another way than the client has registered, deleted tenant: all alike), TooManyFromAddress,
+    AssertionsUnavailable, ClientKeysBusy.
     """
-    client = find_client(UUID(client_id)) if FORM.fullmatch(client_id) else None
+    client = read(UUID(client_id)) if FORM.fullmatch(client_id) else None
     # A right secret of 256 bits always passes: guesses of others from the same address do not lock its owner out.
     if client is None:
         attempts.count_wrong_secret()

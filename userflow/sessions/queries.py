@@ -151,21 +151,24 @@ CLIENT_STATE = f"""
 SELECT {lookup.RECORD_COLUMNS}, {_CLIENT_STATE}, EXISTS (SELECT FROM userflow_tenantrevokedtoken WHERE jti = %(jti)s)
 FROM {lookup.RECORD_TABLE} r LEFT JOIN userflow_tenantclient c ON c.id = %(client_id)s
 """
-# A client as `client_authentication.StoredClient` holds it, after its tenant. All columns of one took twice the time.
+# A client `{0}` as `client_authentication.StoredClient` holds it after its tenant. All columns of one took twice the time.
+_STORED_CLIENT = """
+  {0}.id, {0}.type, {0}.active, {0}.secret_digest,
+  CASE WHEN {0}.previous_secret_until > now() THEN {0}.previous_secret_digest END,
+  {0}.token_endpoint_auth_method, {0}.jwks_uri, {0}.generation, {0}.first_party, {0}.first_party AND {0}.direct_sign_in,
+  {0}.access_token_seconds, {0}.access_token_signed_response_alg,
+  {0}.dpop_bound_access_tokens, {0}.tls_client_certificate_bound_access_tokens, {0}.refresh_token_rotation,
+  {0}.security_profile, {0}.id_token_signed_response_alg, {0}.backchannel_logout_uri,
+  {0}.jwks::text, {0}.scopes::text, {0}.audiences::text, {0}.grant_types::text,
+  CASE WHEN {0}.token_endpoint_auth_method = 'tls_client_auth' THEN jsonb_build_object(
+    'tls_client_auth_subject_dn', {0}.tls_client_auth_subject_dn, 'tls_client_auth_san_dns', {0}.tls_client_auth_san_dns,
+    'tls_client_auth_san_uri', {0}.tls_client_auth_san_uri, 'tls_client_auth_san_ip', {0}.tls_client_auth_san_ip,
+    'tls_client_auth_san_email', {0}.tls_client_auth_san_email,
+    'tls_client_auth_authorities', {0}.tls_client_auth_authorities)::text END
+"""
+STORED_CLIENT_WIDTH = 23
 STORED_CLIENT = f"""
-SELECT {lookup.RECORD_COLUMNS},
-  c.id, c.type, c.active, c.secret_digest,
-  CASE WHEN c.previous_secret_until > now() THEN c.previous_secret_digest END,
-  c.token_endpoint_auth_method, c.jwks_uri, c.generation, c.first_party, c.first_party AND c.direct_sign_in,
-  c.access_token_seconds, c.access_token_signed_response_alg,
-  c.dpop_bound_access_tokens, c.tls_client_certificate_bound_access_tokens, c.refresh_token_rotation,
-  c.security_profile, c.id_token_signed_response_alg, c.backchannel_logout_uri,
-  c.jwks::text, c.scopes::text, c.audiences::text, c.grant_types::text,
-  CASE WHEN c.token_endpoint_auth_method = 'tls_client_auth' THEN jsonb_build_object(
-    'tls_client_auth_subject_dn', c.tls_client_auth_subject_dn, 'tls_client_auth_san_dns', c.tls_client_auth_san_dns,
-    'tls_client_auth_san_uri', c.tls_client_auth_san_uri, 'tls_client_auth_san_ip', c.tls_client_auth_san_ip,
-    'tls_client_auth_san_email', c.tls_client_auth_san_email,
-    'tls_client_auth_authorities', c.tls_client_auth_authorities)::text END
+SELECT {lookup.RECORD_COLUMNS}, {_STORED_CLIENT.format("c")}
 FROM {lookup.RECORD_TABLE} r LEFT JOIN userflow_tenantclient c ON c.id = %s
 """
 # An application's session has the age of the browser's: the absolute limit counts from the sign-in.
@@ -189,6 +192,12 @@ END_USER_STATE_AND_SESSION = (
     f"SELECT {lookup.RECORD_COLUMNS}, {_CLIENT_STATE}, {_STATE}, {SESSION.of('n')}, {USER.of('u')} {_FROM_RECORD}"
 )
 STATE_WIDTH = 12
+# A client that asks about a token, and the state of that: CLIENT_STATE and END_USER_STATE.
+INTROSPECTION = f"""
+SELECT {lookup.RECORD_COLUMNS}, {_STORED_CLIENT.format("k")}, {_CLIENT_STATE},
+  EXISTS (SELECT FROM userflow_tenantrevokedtoken WHERE jti = %(jti)s), {_STATE}
+{_FROM_RECORD} LEFT JOIN userflow_tenantclient k ON k.id = %(caller_id)s
+"""
 # A refresh token with its session, ended or not, and whether that is active; the session's user and claims, for an ID token;
 # and the state of END_USER_STATE. Times are seconds.
 END_USER_REFRESH_TOKEN = f"""

@@ -19,10 +19,18 @@ from userflow.accounts.principals import EMAIL_SCOPE, GROUPS_SCOPE, ROLES_SCOPE,
 from userflow.oauth_errors import InvalidScope, InvalidTarget, UnauthorizedClient
 from userflow.sessions import issue, refresh
 from userflow.sessions import verify as state
-from userflow.sessions.client_authentication import Credential, KnownClient, StoredClient, authenticate_client
+from userflow.sessions.client_authentication import (
+    Credential,
+    KnownClient,
+    StoredClient,
+    authenticate_client,
+    client_of_row,
+    find_client,
+)
 from userflow.sessions.ending import end_sessions
 from userflow.sessions.issue import TokenPair
 from userflow.sessions.models import RevokedToken, TenantRevokedToken
+from userflow.sessions.queries import INTROSPECTION, STORED_CLIENT_WIDTH
 from userflow.sessions.sender_constraint import binding_of, token_type_of
 from userflow.sessions.token_classes import InvalidToken, claims_of, may_use_platform, verified_claims
 
@@ -150,18 +158,46 @@ def end_client_tokens(*, principal: Principal, everywhere: bool) -> None:
             record_for_tenant("client.tokens_ended", target=("client", principal.id))
 
 
-def introspect_token(*, token: str, by: KnownClient | Principal) -> dict[str, object]:
+class TokenOfClient:
+    """Reads the state of an access token in the statement that reads the client which asks about it."""
+
+    def __init__(self) -> None:
+        # None if it was not read: of another tenant, or no access token of an end user or a client.
+        self.stored: state.StoredState | None = None
+
+    def read_client(self, token: str, client_id: UUID) -> StoredClient | None:
+        """Return the client, for `authenticate_client`, and note the state of the token. Raises as `find_client`."""
+        try:
+            claims = verified_claims(token)
+        except InvalidToken:
+            return find_client(client_id)
+        tenant_id = lookup.tenant_of_client(client_id)
+        of_tenant = claims["kind"] in (principals.END_USER, principals.CLIENT)
+        if tenant_id is None or not of_tenant or str(tenant_id) != claims.get("tenant_id"):
+            return find_client(client_id)
+        values = {name: claims.get(name) for name in ("client_id", "sid", "sub", "jti")} | {"caller_id": client_id}
+        try:
+            tenant, row = lookup.read_with_record(tenant_id, INTROSPECTION, values)
+        except UnknownTenant:
+            return None
+        self.stored = state.StoredState(tenant, row[STORED_CLIENT_WIDTH:])
+        return client_of_row(tenant, row[:STORED_CLIENT_WIDTH])
+
+
+def introspect_token(
+    *, token: str, by: KnownClient | Principal, stored: state.StoredState | None = None
+) -> dict[str, object]:
     """Return the state of a token (RFC 7662 section 2.2), for clients and admins of its tenant and for operators.
 
-    Everything else is `{"active": false}`, and so is a token of a session below the level that the policy in force
-    requires. A third-party application's token shows address, roles and groups only with the scopes of these names. Raises
-    TenantBusy.
+    `stored` is its state if `TokenOfClient` has read it. Everything else is `{"active": false}`, and so is a token of a session
+    below the level that the policy in force requires. A third-party application's token shows address, roles and groups only
+    with the scopes of these names. Raises TenantBusy.
     """
     claims = _claims(token, unused=True)
     if claims is None or not _may_know(by, claims):
         return INACTIVE
     try:
-        principal = state.principal_of(claims)
+        principal = state.principal_of(claims, stored=stored)
     except (state.SessionInactive, TenantSuspended, UnknownTenant, ValueError):
         return INACTIVE
     if not principal.meets_policy():

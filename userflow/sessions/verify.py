@@ -57,13 +57,24 @@ def _uuid(value: str | None) -> UUID | None:
     return UUID(value) if value else None
 
 
+class StoredState(NamedTuple):
+    """What has just been read of a token: its tenant, and the columns of CLIENT_STATE, then those of END_USER_STATE."""
+
+    tenant: lookup.TenantContext
+    columns: Sequence[Any]
+
+
 def principal_of(
-    claims: Claims, *, client: KnownClient | None = None, columns: Sequence[Any] | None = None
+    claims: Claims,
+    *,
+    client: KnownClient | None = None,
+    columns: Sequence[Any] | None = None,
+    stored: StoredState | None = None,
 ) -> Principal:
     """Return the principal as stored now. `client` is the client of an end user's session if it was just authenticated.
 
     `columns` are those of an end user's session if they have just been read in the entered tenant, with `client` if it has one;
-    none for an inactive session.
+    none for an inactive session. `stored` is the state of a token that has just been read.
     Raises SessionInactive when the session has ended or the user or client is deleted or deactivated, TenantSuspended or
     TenantBusy when the tenant may not be read.
     """
@@ -71,9 +82,9 @@ def principal_of(
         case principals.OPERATOR | principals.ADMIN:
             return _admin(claims)
         case principals.END_USER:
-            return _end_user(claims, client, columns)
+            return _end_user(claims, client, columns, stored)
         case principals.CLIENT:
-            return _client(claims)
+            return _client(claims, stored)
         case _:
             raise SessionInactive
 
@@ -146,6 +157,12 @@ def _read(
         )
     except UnknownTenant as problem:
         raise SessionInactive from problem
+    return _in_use(claims, stored_tenant, row)
+
+
+def _in_use(
+    claims: Claims, stored_tenant: lookup.TenantContext, row: Sequence[Any]
+) -> tuple[lookup.TenantContext, ClientState, Sequence[Any]]:
     tenant = _checked(stored_tenant, Purpose.READ)
     # The issuer changes with the slug. Claims of a refreshed session have none.
     if claims.get("iss", issuer_of(tenant)) != issuer_of(tenant):
@@ -172,7 +189,14 @@ def session_of(claims: Claims) -> tuple[Principal, EndUserSession]:
     return principal, session_with_user(columns[STATE_WIDTH:])
 
 
-def _end_user(claims: Claims, client: KnownClient | None, columns: Sequence[Any] | None) -> Principal:
+def _end_user(
+    claims: Claims, client: KnownClient | None, columns: Sequence[Any] | None, stored: StoredState | None
+) -> Principal:
+    if stored is not None:
+        tenant, limits, (_, *state) = _in_use(claims, stored.tenant, stored.columns)
+        if state[0] is None:
+            raise SessionInactive
+        return _end_user_of(claims, tenant, limits, state)
     if columns is None:
         return _end_user_of(claims, *_read_session(claims, END_USER_STATE))
     if not columns:
@@ -257,10 +281,13 @@ def audiences_still_allowed(
     return present_audiences(allowed, tenant)
 
 
-def _client(claims: Claims) -> Principal:
+def _client(claims: Claims, stored: StoredState | None) -> Principal:
     if not claims.get("client_id") or claims["client_id"] != claims["sub"]:
         raise SessionInactive
-    tenant, client, (is_revoked,) = _read(claims, CLIENT_STATE, {"jti": claims["jti"]})
+    if stored is not None:
+        tenant, client, (is_revoked, *_) = _in_use(claims, stored.tenant, stored.columns)
+    else:
+        tenant, client, (is_revoked,) = _read(claims, CLIENT_STATE, {"jti": claims["jti"]})
     # A user's token ends with the session; a client's own can be revoked one by one.
     if is_revoked or claims.get("gen") != client.generation:
         raise SessionInactive

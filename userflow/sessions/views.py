@@ -1,6 +1,7 @@
 """The OAuth 2.0 endpoints (RFC 6749, 7009, 7662), the public keys (RFC 7517) and what describes them (RFC 8414)."""
 
 from collections.abc import Mapping
+from functools import partial
 
 from django.conf import settings
 from rest_framework.request import Request
@@ -167,10 +168,14 @@ class TokenViewSet(PublicViewSet):
         `active: false`.
         """
         fields = self.valid(serializers.PresentedToken)
-        known = actions.introspect_token(token=fields["token"], by=self._caller(request, fields))
+        token = actions.TokenOfClient()
+        caller = self._caller(request, fields, token)
+        known = actions.introspect_token(token=fields["token"], by=caller, stored=token.stored)
         return Response(known, headers=NO_STORE)
 
-    def _caller(self, request: Request, fields: Mapping[str, object]) -> KnownClient | Principal:
+    def _caller(
+        self, request: Request, fields: Mapping[str, object], token: actions.TokenOfClient
+    ) -> KnownClient | Principal:
         header = request.META.get("HTTP_AUTHORIZATION", "")
         if header.partition(" ")[0].lower() in ("bearer", "dpop"):
             signed_in = BearerAuthentication().authenticate(request)
@@ -179,7 +184,9 @@ class TokenViewSet(PublicViewSet):
         client_id, credential = stated_client(request, fields)
         if client_id is None or credential is None:
             raise InvalidClient
-        client = authenticate_client(client_id=client_id, credential=credential)
+        client = authenticate_client(
+            client_id=client_id, credential=credential, read=partial(token.read_client, fields["token"])
+        )
         # A public client is not authenticated: anyone could try tokens (RFC 7662 section 2.1).
         if not client.confidential:
             raise InvalidClient

@@ -213,4 +213,4 @@ def test_introspection_statement_counts(tenant: TestTenant) -> None:
     introspect(token, headers=basic(client))
     with capture_statements() as seen:
         introspect(token, headers=basic(client))
-    assert seen.counts == (0, 2)
+    assert seen.counts == (0, 1)
