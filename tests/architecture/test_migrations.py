@@ -13,7 +13,7 @@ from django.db.migrations.state import ModelState, ProjectState
 
 from tests.architecture.expand_contract import breaks
 
-# Those of the release before: 1.0. Replaced by the next release.
+# Those of the release before: 1.1. Replaced by the next release.
 RELEASED = frozenset((Path(__file__).parent / "released_migrations.txt").read_text().split())
 CHANGELOG = (settings.BASE_DIR / "CHANGELOG.md").read_text()
 
