@@ -180,6 +180,7 @@ def _put_back(
                 status=State.SUSPENDED,
                 reason="",
                 placement_revision=F("placement_revision") + 1,
+                copies_lag=False,
             )
             # The backup has those of an earlier moment.
             TENANTS.apply(tenant_id, direct=True, newer=True)
@@ -343,6 +344,8 @@ def switch(
             placement_revision=F("placement_revision") + 1,
         )
         if restored:
+            # It gets all present copies.
+            rows.update(copies_lag=False)
             # The backup may have webhook endpoints. If it has none, the deliverer deletes this row again.
             WebhookTenant.objects.update_or_create(tenant_id=mapping.pk, defaults={"touched_at": now()})
         reconciling.apply_others(mapping.pk, direct=True, newer=restored)

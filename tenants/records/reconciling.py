@@ -12,7 +12,7 @@ from tenants.entering import routes
 from tenants.entering.context import in_tenant
 from tenants.failure_reasons import why
 from tenants.models import TenantDatabase
-from tenants.records.projections import Projection, entered
+from tenants.records.projections import Difference, Projection, entered
 from tenants.records.tenant_records import TENANTS
 from tenants.states import Purpose, allowing
 
@@ -28,7 +28,10 @@ def apply_all(tenant_id: UUID, *, direct: bool = False) -> int:
     mapping = TenantDatabase.objects.select_related("server").get(pk=tenant_id)
     with transaction.atomic(), entered(mapping, direct=direct):
         written = TENANTS.apply(tenant_id, direct=direct) + apply_others(tenant_id, direct=direct)
-        TenantDatabase.objects.filter(pk=tenant_id, copies_lag=True).update(copies_lag=False)
+        lagging = TenantDatabase.objects.filter(pk=tenant_id, copies_lag=True)
+        # A copy that is ahead stays, and may have what was taken away.
+        if lagging.exists() and not _differences(tenant_id):
+            lagging.update(copies_lag=False)
         return written
 
 
@@ -50,11 +53,13 @@ def apply_others(tenant_id: UUID, *, direct: bool = False, newer: bool = False) 
 def _is_behind(tenant_id: UUID) -> bool:
     """Compare without a lock, since nearly all copies are equal."""
     with in_tenant(tenant_id, Purpose.RECORD):
-        return any(
-            not difference.ahead
-            for projection in [TENANTS, *projections.call()]
-            for difference in projection.differences(tenant_id)
-        )
+        return any(not difference.ahead for difference in _differences(tenant_id))
+
+
+def _differences(tenant_id: UUID) -> list[Difference]:
+    return [
+        difference for projection in [TENANTS, *projections.call()] for difference in projection.differences(tenant_id)
+    ]
 
 
 class Round:
