@@ -27,7 +27,10 @@ def read(name: str) -> Any:
     except (redis.RedisError, OSError):
         breaker.record_failure()
         return None
-    return None if text is None else orjson.loads(text)
+    try:
+        return None if text is None else orjson.loads(text)
+    except ValueError:
+        return None
 
 
 def write(name: str, value: object) -> None:
@@ -50,5 +53,6 @@ def remove(name: str) -> None:
 
 
 def _key(name: str) -> str:
+    # The number changes with the form of any value.
     stores: dict[str, dict[str, Any]] = settings.CACHES
-    return f"{stores['default']['KEY_PREFIX']}:fact:{name}"
+    return f"{stores['default']['KEY_PREFIX']}:fact:1:{name}"

@@ -137,6 +137,8 @@ def rewrap_in_batches(size: int = 200) -> Iterator[Batch]:
             failed = tuple(row.owner for row in rows if not _rewrapped(row))
             done = [row for row in rows if row.owner not in failed]
             DataKey.objects.bulk_update(done, ["ring_key_id", "wrapped"])
+        for row in done:
+            shared_facts.remove(_FACT.format(row.owner))
         if not rows:
             return
         yield Batch(len(done), failed)

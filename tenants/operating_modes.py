@@ -19,6 +19,7 @@ import psycopg
 import structlog
 from django.db import DatabaseError, InterfaceError, connection, transaction
 
+from identity_platform import shared_facts
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.postgresql.row_errors import first_or
 from tenants import queries
@@ -32,6 +33,8 @@ LONGEST_REASON: Final = 200
 _READ_EVERY_SECONDS: Final = 1.0
 # While the global database does not respond, each look would hold a request for seconds.
 _AFTER_FAILURE_SECONDS: Final = 5.0
+_SHARE_EVERY_SECONDS: Final = 3600.0
+_FACT: Final = "modes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,9 @@ class ActiveModes:
 
 _known = ActiveModes()
 _read_again_at = 0.0
-_in_background = False
+_in_background = _has_read = False
+# What was shared last, and when it is shared again.
+_last_shared: tuple[ActiveModes, float] = ActiveModes(), 0.0
 _reading = threading.Lock()
 
 
@@ -81,15 +86,25 @@ def read_in_background() -> None:
     _in_background = True
 
 
+def wait_until_read() -> None:
+    """Wait until every process has read what was committed before. Not in a transaction, whose changes they cannot read."""
+    forget()
+    if not connection.in_atomic_block:
+        time.sleep(2 * _READ_EVERY_SECONDS)
+
+
 def _read_while_holding() -> ActiveModes:
-    global _known, _read_again_at
+    global _known, _read_again_at, _has_read
     try:
-        _known = _read()
+        _known, _has_read = _read(), True
+        _share(_known)
         _read_again_at = math.inf if _in_background else time.monotonic() + _READ_EVERY_SECONDS
     except (DatabaseError, InterfaceError, psycopg.Error) as problem:
-        # The modes that are known stay. Before `prepare` of the first release that has them there is no table.
+        # The modes that are known stay; a process that has read none takes those of another one. Before `prepare` of the
+        # first release that has them there is no table.
         if not isinstance(problem, psycopg.errors.UndefinedTable):
             connection.close_if_unusable_or_obsolete()
+            _known = _known if _has_read else _shared()
         _read_again_at = math.inf if _in_background else time.monotonic() + _AFTER_FAILURE_SECONDS
     finally:
         _reading.release()
@@ -106,6 +121,34 @@ def _read() -> ActiveModes:
     modes = {row.server_id: ActiveMode(Mode(row.mode), row.until) for row in queries.operating_modes()}
     of_servers = {server_id: mode for server_id, mode in modes.items() if server_id is not None}
     return ActiveModes(modes.get(None), of_servers, *queries.placements())
+
+
+def _share(modes: ActiveModes) -> None:
+    """Share the modes with processes that start while the global database is away."""
+    global _last_shared
+    moment = time.monotonic()
+    if _last_shared[0] == modes and moment < _last_shared[1]:
+        return
+    _last_shared = modes, moment + _SHARE_EVERY_SECONDS
+    limits = [(None, modes.platform), *modes.servers.items()]
+    value = {
+        "modes": [(server, mode.mode, mode.until) for server, mode in limits if mode is not None],
+        "revisions": [*modes.server_revisions.items()],
+        "lagging": [*modes.lagging],
+    }
+    shared_facts.write(_FACT, value)
+
+
+def _shared() -> ActiveModes:
+    value = shared_facts.read(_FACT)
+    if value is None:
+        return ActiveModes()
+    modes = {
+        server: ActiveMode(Mode(mode), datetime.fromisoformat(until) if until else None)
+        for server, mode, until in value["modes"]
+    }
+    of_servers = {server: mode for server, mode in modes.items() if server is not None}
+    return ActiveModes(modes.get(None), of_servers, dict(value["revisions"]), frozenset(map(UUID, value["lagging"])))
 
 
 def revision_of(server_id: int) -> int:

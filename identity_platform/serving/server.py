@@ -79,6 +79,7 @@ def main() -> None:
         # It reads the settings.
         from identity_platform import shared_facts
         from identity_platform.api import metrics
+        from identity_platform.installation import VERSION
         from identity_platform.serving import last_start
 
         metrics.delete_stale_files()
@@ -89,8 +90,9 @@ def main() -> None:
                 BaseCommand().check(databases=["default"])
                 _prepare(lambda: call_command("prepare"))
             except OperationalError as problem:
-                # This installation was served a moment ago: an outage must not end with the next restart.
-                if shared_facts.read(shared_facts.INSTALLATION) is None:
+                # This release has served this installation within a day: an outage must not end with a restart.
+                served = shared_facts.read(shared_facts.INSTALLATION)
+                if served is None or served[2] != VERSION:
                     raise
                 print(f"{SERVE}: serving without the global database: {problem}", file=sys.stderr, flush=True)
             importlib.import_module(PLATFORM)

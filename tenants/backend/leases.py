@@ -26,7 +26,15 @@ from uuid import UUID, uuid4
 
 import structlog
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError, connections, transaction
+from django.db import (
+    DatabaseError,
+    DataError,
+    IntegrityError,
+    InterfaceError,
+    ProgrammingError,
+    connections,
+    transaction,
+)
 from django.db.models import Count, Q, Sum
 from django.db.models.functions import Coalesce, Now
 from psycopg import Error as DriverError
@@ -410,13 +418,12 @@ def _by_server(batch: Iterable[_Request | None]) -> dict[int, list[_Request]]:
 
 
 def _is_away(problem: Exception) -> bool:
-    """Return whether the global database does not respond, as opposed to a statement that has failed."""
-    if not isinstance(problem, DatabaseError | InterfaceError | DriverError):
-        return False
-    cause = problem if isinstance(problem, DriverError) else problem.__cause__
-    state = getattr(cause, "sqlstate", None)
-    # Connection exceptions; an administrator's shutdown; an error of the connection itself has no state.
-    return state is None or state.startswith(("08", "57P"))
+    """Return whether the global database does not respond or does not store leases, as opposed to a defect of this code.
+
+    Then no other process leases anything either.
+    """
+    defects = (ProgrammingError, IntegrityError, DataError)
+    return isinstance(problem, DatabaseError | InterfaceError | DriverError) and not isinstance(problem, defects)
 
 
 def _killed() -> list[UUID]:

@@ -27,6 +27,7 @@ from psycopg import sql
 from identity_platform import shared_facts
 from identity_platform.api.errors import ApiError
 from identity_platform.crypto import SealBroken
+from identity_platform.installation import VERSION
 from identity_platform.postgresql.statements import fetch_row
 from identity_platform.postgresql.transactions import advisory_lock
 from tenants.database_servers import servers
@@ -83,6 +84,8 @@ _process = _Process()
 # Installation and epoch that this process has proven. They count while the global database is away: then no other one serves.
 _proven: tuple[UUID, int] | None = None
 _away_until = 0.0
+# Whether the database behind a new connection is another one, or an earlier state, than the one that was proven.
+_is_suspect = False
 _looking = threading.Lock()
 
 
@@ -96,7 +99,9 @@ def database_of_marks() -> str:
 
 def require() -> None:
     """Raise InstallationFenced unless this installation may use its database servers. Costs nothing once it was allowed."""
-    if _process.installation is None and (reasons := look()):
+    if _process.installation is not None or (_proven is not None and time.monotonic() < _away_until):
+        return
+    if reasons := look():
         raise InstallationFenced(" ".join(reasons))
 
 
@@ -146,7 +151,7 @@ def look(*, again: bool = False, uncompared: int | None = None) -> tuple[str, ..
     `again` also in a process that was allowed before: the global database may have been restored since. `uncompared` (a
     server's id) also if that server was not compared.
     """
-    global _process, _proven, _away_until
+    global _process, _proven, _away_until, _is_suspect
     with _looking:
         if time.monotonic() < _away_until:
             return _process.reasons
@@ -164,12 +169,8 @@ def look(*, again: bool = False, uncompared: int | None = None) -> tuple[str, ..
             # What this process has proven, or that it is fenced, still counts. A later call looks again.
             connection.close_if_unusable_or_obsolete()
             _away_until = time.monotonic() + _LOOK_AGAIN_SECONDS
-            if (
-                _proven is None
-                and not _process.reasons
-                and (shared := shared_facts.read(shared_facts.INSTALLATION)) is not None
-            ):
-                _proven = UUID(shared[0]), int(shared[1])
+            if _proven is None and not (_process.reasons or _is_suspect):
+                _proven = _shared_proof()
             return _process.reasons
         if fence_reasons and fence_reasons != _process.reasons:
             log.error(
@@ -187,12 +188,19 @@ def look(*, again: bool = False, uncompared: int | None = None) -> tuple[str, ..
                 looked_at=time.monotonic(),
             )
         )
+        _is_suspect = False
         _proven = None if fence_reasons else (installation.pk, installation.epoch)
         if fence_reasons:
             shared_facts.remove(shared_facts.INSTALLATION)
         else:
-            shared_facts.write(shared_facts.INSTALLATION, [str(installation.pk), installation.epoch])
+            shared_facts.write(shared_facts.INSTALLATION, [str(installation.pk), installation.epoch, VERSION])
         return fence_reasons
+
+
+def _shared_proof() -> tuple[UUID, int] | None:
+    """Return installation and epoch that another process has proven within a day, for one that starts during an outage."""
+    shared = shared_facts.read(shared_facts.INSTALLATION)
+    return None if shared is None else (UUID(shared[0]), int(shared[1]))
 
 
 def _is_due(uncompared: int | None) -> bool:
@@ -274,7 +282,7 @@ def note_new_connection(raw: psycopg.Connection[object]) -> None:
 
     Called with each new connection to the global database. One statement, which reads no server.
     """
-    global _process
+    global _process, _proven, _away_until, _is_suspect
     known = _process
     if known.installation is None:
         return
@@ -290,7 +298,7 @@ def note_new_connection(raw: psycopg.Connection[object]) -> None:
     assert isinstance(row, tuple)
     installation, epoch, revisions = row
     if installation != known.installation or epoch < known.epoch or revisions < known.revisions:
-        _process = _Process()
+        _process, _proven, _away_until, _is_suspect = _Process(), None, 0.0, True
     else:
         # In the same object: another thread may have found meanwhile that the installation is fenced.
         known.revisions = max(known.revisions, revisions)

@@ -86,7 +86,7 @@ def name_of(server_id: int) -> str | None:
 
 @lru_cache(maxsize=_MOST_CACHED)
 def _unsealed_parameters(server_id: int, revision: int, direct: bool) -> Parameters:
-    server = _stored(server_id)
+    server = _stored(server_id, revision)
     _names[server_id] = server.name
     if server.detached:
         raise ServerDetached
@@ -102,7 +102,7 @@ def _unsealed_parameters(server_id: int, revision: int, direct: bool) -> Paramet
     )
 
 
-def _stored(server_id: int) -> DatabaseServer:
+def _stored(server_id: int, revision: int) -> DatabaseServer:
     """Return the server, and share it with processes that start while the global database is away; its URLs are sealed."""
     name = f"server:{server_id}"
     try:
@@ -110,7 +110,7 @@ def _stored(server_id: int) -> DatabaseServer:
     except (OperationalError, InterfaceError):
         connection.close_if_unusable_or_obsolete()
         shared = shared_facts.read(name)
-        if shared is None:
+        if shared is None or shared["revision"] < revision:
             raise
         urls = {column: b64decode(shared[column]) if shared[column] else None for column in _URLS}
         return DatabaseServer(pk=server_id, name=shared["name"], detached=shared["detached"], **urls)
@@ -118,7 +118,7 @@ def _stored(server_id: int) -> DatabaseServer:
     texts = {
         column: b64encode(sealed).decode() if sealed is not None else None for column, sealed in sealed_urls.items()
     }
-    shared_facts.write(name, {"name": server.name, "detached": server.detached, **texts})
+    shared_facts.write(name, {"name": server.name, "revision": server.revision, "detached": server.detached, **texts})
     return server
 
 

@@ -33,7 +33,7 @@ from identity_platform.semaphore import Semaphore
 from tenants import operating_modes
 from tenants.entering import routes
 from tenants.entering.schema import schema_version
-from tenants.entering.target import TENANT_ALIAS, DatabaseTarget, in_target
+from tenants.entering.target import TENANT_ALIAS, DatabaseTarget, entered_target, in_target
 from tenants.errors import ForeignDatabase, TenantBehind, TenantBusy, TenantSuspended, UnknownTenant
 from tenants.models import TenantDatabase
 from tenants.settings.declarations import EffectiveSettings
@@ -145,10 +145,10 @@ WIDTH = len(Row._fields)
 
 # The same of the record `r` in the tenant's own database, without its place.
 RECORD_COLUMNS: Final = (
-    "r.slug, r.name, r.status, r.settings::text, r.has_webhooks, r.sign_in_domain, r.placement_revision"
+    "r.tenant_id, r.slug, r.name, r.status, r.settings::text, r.has_webhooks, r.sign_in_domain, r.placement_revision"
 )
 RECORD_TABLE: Final = "tenants_tenantrecord"
-_RECORD_WIDTH: Final = 7
+_RECORD_WIDTH: Final = 8
 _MISSING_IN_SCHEMA: Final = (UndefinedColumn, UndefinedFunction, UndefinedTable)
 
 _SLUG = re.compile(r"[A-Za-z0-9-]{1,63}")
@@ -240,23 +240,29 @@ def read_with_record(
     Returns the tenant, in any state but those without a database, and the other columns. The tenant is not remembered. Raises
     UnknownTenant, TenantBusy (without a database), TenantBehind, ForeignDatabase, and the errors of the tenant's database.
     """
+    entered = entered_target()
+    if entered is not None and entered.tenant_id == tenant_id and not entered.direct:
+        # Perhaps inside a transaction. Where the tenant is was found out when it was entered.
+        tenant, columns = _read_at(None, entered, tenant_id, statement, values)
+        assert tenant is not None  # without a route
+        return tenant, columns
     if operating_modes.copies_lag(tenant_id):
         copies_needed.send(sender=read_with_record, tenant_id=tenant_id)
     route = routes.route_to(tenant_id)
     try:
-        tenant, columns = _read_at(route, tenant_id, statement, values)
+        tenant, columns = _read_at(route, route.target(tenant_id), tenant_id, statement, values)
     except (OperationalError, InterfaceError, ForeignDatabase) as problem:
         # The tenant was moved or deleted, or its database is away.
         present = _present_route(tenant_id)
         if present is None or present == route:
             raise
         log.info("route_was_stale", tenant=str(tenant_id), cause=type(problem).__name__)
-        tenant, columns = _read_at(present, tenant_id, statement, values)
+        tenant, columns = _read_at(present, present.target(tenant_id), tenant_id, statement, values)
     if tenant is None or tenant.status is not State.ACTIVE:
         # A job is working on it, it is suspended, or its former database says so.
         present = _present_route(tenant_id)
         if present is not None and present != route:
-            tenant, columns = _read_at(present, tenant_id, statement, values)
+            tenant, columns = _read_at(present, present.target(tenant_id), tenant_id, statement, values)
     if tenant is None:
         raise TenantBusy
     return tenant, columns
@@ -272,10 +278,13 @@ def _present_route(tenant_id: UUID) -> routes.Route | None:
 
 
 def _read_at(
-    route: routes.Route, tenant_id: UUID, statement: str, values: Sequence[Any] | Mapping[str, Any]
+    route: routes.Route | None,
+    target: DatabaseTarget,
+    tenant_id: UUID,
+    statement: str,
+    values: Sequence[Any] | Mapping[str, Any],
 ) -> tuple[TenantContext | None, Sequence[Any]]:
     """Return the tenant and the other columns; None for the tenant if the route leads to a former database of it."""
-    target = route.target(tenant_id)
     try:
         with in_target(target):
             row = fetch_row(TENANT_ALIAS, statement, values)
@@ -284,19 +293,21 @@ def _read_at(
             log.warning("tenant_behind", tenant=str(tenant_id), next="run migrate_tenants")
             raise TenantBehind from problem
         raise
-    slug, name, status, settings_text, has_webhooks, sign_in_domain, placement_revision = row[:_RECORD_WIDTH]
+    own_id, slug, name, status, settings_text, has_webhooks, sign_in_domain, placement_revision = row[:_RECORD_WIDTH]
+    if own_id != tenant_id:
+        raise ForeignDatabase
     if not status:
         # The release before has migrated it, and could not write the record.
         raise TenantBehind
-    if placement_revision != route.placement_revision:
+    if route is not None and placement_revision != route.placement_revision:
         return None, ()
     tenant = TenantContext(
         tenant_id,
         slug,
         name,
         State(status),
-        route.database,
-        route.server_id,
+        target.database,
+        target.server_id,
         target.server_revision,
         orjson.loads(settings_text),
         has_webhooks,
@@ -320,7 +331,14 @@ def find_by_slug(slug: str) -> TenantContext:
     if not may_be_slug(slug):
         raise UnknownTenant
     name = slug.lower()
-    return _named(routes.Names.SLUG, name, partial(_tenant_of_slug, name), lambda tenant: tenant.slug.lower() == name)
+    return _named(
+        routes.Names.SLUG,
+        name,
+        partial(_tenant_of_slug, name),
+        lambda tenant: tenant.slug.lower() == name,
+        # A former slug is reserved to its tenant.
+        had_name=lambda tenant: True,
+    )
 
 
 def find_by_domain(domain: str) -> TenantContext:
@@ -329,13 +347,34 @@ def find_by_domain(domain: str) -> TenantContext:
     Raises as `read_with_record`.
     """
     read = partial(_tenant_of_domain, domain)
-    return _named(routes.Names.DOMAIN, domain, read, lambda tenant: tenant.sign_in_domain == domain)
+    return _named(
+        routes.Names.DOMAIN,
+        domain,
+        read,
+        lambda tenant: tenant.sign_in_domain == domain,
+        had_name=partial(_still_serves, domain),
+    )
+
+
+def _still_serves(domain: str, tenant: TenantContext) -> bool:
+    """Return whether the pages of the domain lead to the tenant, also of a former sign-in domain that it still has."""
+    with in_target(tenant.target):
+        row = fetch_row(TENANT_ALIAS, f"SELECT %s = ANY(served_domains) FROM {RECORD_TABLE}", [domain])
+    return bool(row[0])
 
 
 def _named(
-    names: routes.Names, name: str, read: Callable[[], UUID | None], has_name: Callable[[TenantContext], bool]
+    names: routes.Names,
+    name: str,
+    read: Callable[[], UUID | None],
+    has_name: Callable[[TenantContext], bool],
+    *,
+    had_name: Callable[[TenantContext], bool],
 ) -> TenantContext:
-    """Return the tenant of a slug or a domain. What it leads to is read again unless the tenant's record has it."""
+    """Return the tenant of a slug or a domain. What it leads to is read again unless the tenant's record has it.
+
+    While the global database is away, a tenant that `had_name` has it still.
+    """
     tenant_id = routes.tenant_named(names, name, read)
     if tenant_id is None:
         raise UnknownTenant
@@ -349,7 +388,8 @@ def _named(
         present = routes.named_again(names, name, read)
     except (OperationalError, InterfaceError):
         connection.close_if_unusable_or_obsolete()
-        # A former name is still the tenant's: it is reserved to it.
+        if tenant is None or not had_name(tenant):
+            raise
         present = tenant_id
     if present is None:
         raise UnknownTenant

@@ -23,6 +23,7 @@ from django.utils.timezone import now
 from psycopg import Error as DriverError
 
 from identity_platform.api.errors import Unavailable
+from tenants import operating_modes
 from tenants.database_servers import fences
 from tenants.entering.context import in_tenant
 from tenants.entering.target import DatabaseTarget, in_target
@@ -105,6 +106,7 @@ class Projection(ABC, Generic[Row]):
         that hold the tenant's lock write `direct`, which they can in a paused tenant too. Raises what `in_tenant` raises
         for Purpose.RECORD, and errors of the tenant's database; then nothing has changed.
         """
+        lagging = TenantDatabase.objects.filter(pk=tenant_id, copies_lag=True)
         with transaction.atomic():
             list(Tenant.objects.select_for_update(no_key=True).filter(pk=tenant_id).values_list("pk"))
             rows = self.rows_of(tenant_id).filter(pk=pk)
@@ -121,6 +123,9 @@ class Projection(ABC, Generic[Row]):
             elif self.columns(after) != before:
                 revision = after.revision if row is None else after.revision + 1
                 self._store(after, revision, direct=direct, may_lag=may_lag)
+        if may_lag and lagging.exists():
+            # Until all processes have read it: after that no request is served before the copies are written.
+            operating_modes.wait_until_read()
 
     def differences(self, tenant_id: UUID) -> list[Difference]:
         """Compare the copies in the entered tenant with the global rows."""

@@ -41,7 +41,7 @@ def apply_lagging(tenant_id: UUID, **_: object) -> None:
     Raises as `apply_all`, UnknownTenant, and TenantBusy for a tenant without a database.
     """
     routes.read_again(tenant_id)
-    apply_all(tenant_id)
+    apply_all(tenant_id, direct=True)
     operating_modes.forget()
 
 

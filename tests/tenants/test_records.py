@@ -360,3 +360,18 @@ def test_record_of_an_earlier_epoch_is_not_overwritten_silently(new_tenant: New)
     round_of_all()
     code, said = check(tenant, repair=True, yes=True)
     assert (code, "newer tenant record" in said, record_of(tenant).name) == (1, True, "Lost")
+
+
+# --- requests --------------------------------------------------------------------------------------------------------
+
+
+def test_suspension_during_an_outage_counts_before_the_next_request(operator: Api, new_tenant: New) -> None:
+    tenant = new_tenant()
+    user = tenant.as_user(tenant.register())
+    assert user.get("/authmgr/profile").status_code == 200
+    with gone(tenant):
+        assert user.get("/authmgr/profile").status_code == 503
+        assert patch(operator, tenant, status="suspended").status_code == 200
+    assert record_of(tenant).status == "active"
+    assert user.get("/authmgr/profile").json()["code"] == "tenant_suspended"
+    assert (record_of(tenant).status, stored(tenant).database.copies_lag) == ("suspended", False)

@@ -25,7 +25,7 @@ from tenants.entering.context import in_tenant, tenant_atomic
 from tenants.models import TenantDatabase
 from tenants.states import Purpose
 from userflow.accounts.event_payloads import person
-from userflow.accounts.models import DEFAULT_ROLE, LOCAL, Client, EndUser, Role, RoleBinding, end_user_erasing
+from userflow.accounts.models import DEFAULT_ROLE, LOCAL, EndUser, Role, RoleBinding, TenantClient, end_user_erasing
 from userflow.accounts.principals import END_USER, Principal
 from userflow.accounts.rank import must_outrank
 from userflow.accounts.realms import END_USERS
@@ -92,7 +92,7 @@ def register_end_user(
     attempts.limit_address("registration")
     key = email_key(email)
     with rounding() as time_taken, in_tenant(tenant_id, Purpose.WRITE) as tenant:
-        client = first_or(Client.objects.filter(pk=client_id, tenant_id=tenant_id, active=True), UnknownClient)
+        client = first_or(TenantClient.objects.filter(pk=client_id, active=True), UnknownClient)
         is_open = client.self_registration and tenant.effective["self_registration"]
         entitled = _may_register(by, provider, is_open=is_open)
         if password is not None:
@@ -208,11 +208,9 @@ def list_end_users(
     position = read_cursor(cursor, key=keys.platform_key(), list_id=list_key) if cursor is not None else None
     filters = dict(filters)
     project = filters.pop("project_id", None)
-    if project is not None:
-        filters["clients"] = list(
-            Client.objects.filter(tenant_id=tenant_id, project_id=project).values_list("id", flat=True)
-        )
     with in_tenant(tenant_id, purpose):
+        if project is not None:
+            filters["clients"] = list(TenantClient.objects.filter(project_id=project).values_list("id", flat=True))
         record_list_read(all_filters)
         if position is None:
             part = queries.page_of_end_users(filters=filters, page=page, limit=limit)

@@ -176,7 +176,7 @@ def _tenant_of(tenant_id: UUID | None, client_id: UUID | None) -> UUID | None:
     of_client = lookup.tenant_of_client(client_id)
     if of_client is None or tenant_id not in (None, of_client):
         return None
-    with suppress(UnknownTenant), in_tenant(of_client, Purpose.INSPECT):
+    with suppress(ApiError), in_tenant(of_client, Purpose.INSPECT):
         return of_client if TenantClient.objects.filter(pk=client_id, active=True).exists() else None
     return None
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from uuid import UUID
 
-from django.db import InterfaceError, OperationalError
+from django.db import DatabaseError, InterfaceError
 
 from identity_platform.audit.origin import set_actor
 from identity_platform.audit.writer import record_for_tenant
@@ -137,7 +137,7 @@ def revoke_client_token(claims: Claims) -> None:
         )
         record_for_tenant("client_token.revoked", target=("client", claims["sub"]))
     # For processes of the release before. While the global database is away they serve nothing.
-    with suppress(OperationalError, InterfaceError):
+    with suppress(DatabaseError, InterfaceError):
         RevokedToken.objects.bulk_create(
             [RevokedToken(jti=claims["jti"], expires_at=expires_at)], ignore_conflicts=True
         )
