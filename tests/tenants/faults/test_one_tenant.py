@@ -13,7 +13,9 @@ from django.db import close_old_connections, connection, connections
 from tenants.database_servers import servers
 from tenants.lifecycle.capacity import main_server
 from tenants.models import TenantDatabase
+from tests.machine.conftest import within
 from tests.tenants.conftest import connect_to, throw_away
+from tests.tenants.records import is_back
 from tests.world import Api, TestTenant, User, build_tenant
 
 Fault = Callable[[TestTenant], AbstractContextManager[None]]
@@ -40,6 +42,7 @@ def gone(tenant: TestTenant) -> Iterator[None]:
         yield
         raw.execute(f'ALTER DATABASE "{database}_away" RENAME TO "{database}"')
         raw.execute(f'ALTER DATABASE "{database}" ALLOW_CONNECTIONS true')
+    assert within(60, lambda: is_back(tenant))
 
 
 @contextmanager
