@@ -4,7 +4,7 @@ Nothing is read here while the database responds, except what is confirmed elsew
 sealed or wrapped as in the database. Without Valkey nothing is shared.
 """
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import orjson
 import redis
@@ -54,5 +54,5 @@ def remove(name: str) -> None:
 
 def _key(name: str) -> str:
     # The number changes with the form of any value.
-    stores: dict[str, dict[str, Any]] = settings.CACHES
+    stores = cast("dict[str, dict[str, str]]", settings.CACHES)
     return f"{stores['default']['KEY_PREFIX']}:fact:1:{name}"

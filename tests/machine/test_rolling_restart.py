@@ -140,7 +140,7 @@ def test_upgrade_page_with_a_migration_fails_no_request(
     nginx: Callable[..., Nginx],
     acme: dict[str, Any],
 ) -> None:
-    prepare, trial, migrate, check, index = upgrade_commands()
+    prepare, trial, migrate, check, compare, index = upgrade_commands()
     instances = [serve(settled_home, **BEHIND_NGINX) for _ in range(2)]
     proxy = nginx(*[instance.port for instance in instances])
     token = signed_in(proxy.port, acme)
@@ -161,6 +161,7 @@ def test_upgrade_page_with_a_migration_fails_no_request(
             proxy.reload()
         # Without a terminal the command cannot ask.
         manage(settled_home, *check, "--yes", **NEWER)
+        manage(settled_home, *compare, "--yes", **NEWER)
         manage(settled_home, *index, **NEWER)
     assert set(heard) == {200}, heard
     assert get(proxy.port, "/uflow/ready", token) == 200

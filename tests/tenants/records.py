@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from django.db import connection
+from django.db import OperationalError, connection
 
+from identity_platform.api.errors import Unavailable
 from tenants.entering.context import in_tenant
 from tenants.models import TenantRecord
 from tenants.records.tenant_records import TENANTS
@@ -29,6 +30,15 @@ def record_of(tenant: TestTenant) -> TenantRecord:
 def client_copies(tenant: TestTenant) -> dict[str, TenantClient]:
     with in_tenant(tenant.id, Purpose.INSPECT):
         return {str(copy.pk): copy for copy in TenantClient.objects.all()}
+
+
+def is_back(tenant: TestTenant) -> bool:
+    """Whether the database that was gone accepts connections. A pooler tries it again after some seconds only."""
+    try:
+        record_of(tenant)
+    except (OperationalError, Unavailable):
+        return False
+    return True
 
 
 @contextmanager

@@ -157,13 +157,11 @@ def test_webhooks_are_recorded(new_tenant: New) -> None:
 
 
 @pytest.mark.parametrize("offline", [True, False])
-def test_move_is_recorded(offline: bool, replicating: DatabaseServer) -> None:
-    # The server gets all new tenants.
-    tenant = build_tenant("moved")
-    assert stored(tenant).database.server_id == replicating.pk
-    said = run_command("move_tenant", tenant.slug, main_server().name, offline=offline)
+def test_move_is_recorded(offline: bool, replicating: DatabaseServer, second: DatabaseServer) -> None:
+    tenant = build_tenant("moved", server=replicating.name)
+    said = run_command("move_tenant", tenant.slug, second.name, offline=offline)
     assert ("Online: copying" in said) != offline
-    assert stored(tenant).database.server_id == main_server().pk
+    assert stored(tenant).database.server_id == second.pk
     record = record_of(tenant)
     assert (record.placement_revision, record.status, differing(tenant)) == (2, "active", [])
 

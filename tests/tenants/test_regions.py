@@ -111,15 +111,26 @@ def test_tenant_is_bound_only_where_it_is(settled: TestTenant, eu: DatabaseServe
     assert bind(operator, settled, "eu").json()["effective"]["region"] == "eu"
 
 
-def test_tenant_bound_during_its_move_stays(
+def test_tenant_bound_during_its_move_stays(replicating: DatabaseServer, eu: DatabaseServer, operator: Api) -> None:
+    us = change_database_server(name=replicating.name, region="us")
+    tenant = build_tenant("regional", server=us.name)
+    person = tenant.register()
+    # Before the pause: in it the tenant cannot be changed.
+    with at_the_step("caught up", lambda: bind(operator, tenant, "us")):
+        assert "is bound to the region us" in rejected("move_tenant", tenant.slug, eu.name)
+    assert (mapping_of(tenant).server, mapping_of(tenant).status) == (us, "active")
+    assert tenant.sign_in(person)["access_token"]
+    throw_away(tenant.row)
+
+
+def test_tenant_is_not_bound_in_the_pause_of_its_move(
     settled: TestTenant, us: DatabaseServer, eu: DatabaseServer, operator: Api
 ) -> None:
-    person = settled.register()
-    with at_the_step("verified", lambda: bind(operator, settled, "us")):
-        assert "is bound to the region us" in rejected("move_tenant", settled.slug, eu.name)
-    assert (mapping_of(settled).server, mapping_of(settled).status) == (us, "active")
-    assert settled.sign_in(person)["access_token"]
-    assert bind(operator, settled, None).status_code == 200
+    codes: list[str] = []
+    with at_the_step("verified", lambda: codes.append(bind(operator, settled, "us").json()["code"])):
+        run_command("move_tenant", settled.slug, eu.name, offline=True)
+    assert (codes, mapping_of(settled).server) == (["tenant_busy"], eu)
+    run_command("move_tenant", settled.slug, us.name, offline=True)
 
 
 def test_server_with_bound_tenants_keeps_its_region(eu: DatabaseServer, slugs: list[str]) -> None:

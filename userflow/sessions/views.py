@@ -185,7 +185,7 @@ class TokenViewSet(PublicViewSet):
         if client_id is None or credential is None:
             raise InvalidClient
         client = authenticate_client(
-            client_id=client_id, credential=credential, read=partial(token.read_client, fields["token"])
+            client_id=client_id, credential=credential, read=partial(token.read_client, str(fields["token"]))
         )
         # A public client is not authenticated: anyone could try tokens (RFC 7662 section 2.1).
         if not client.confidential:

@@ -14,7 +14,9 @@ from tenants.database_servers import servers
 from tenants.lifecycle.capacity import main_server
 from tenants.models import TenantDatabase
 from tests.copies import change_mapping
+from tests.machine.conftest import within
 from tests.tenants.conftest import connect_to, throw_away
+from tests.tenants.records import is_back
 from tests.world import Api, TestTenant, User, build_tenant
 
 Fault = Callable[[TestTenant], AbstractContextManager[None]]
@@ -41,6 +43,7 @@ def gone(tenant: TestTenant) -> Iterator[None]:
         yield
         raw.execute(f'ALTER DATABASE "{database}_away" RENAME TO "{database}"')
         raw.execute(f'ALTER DATABASE "{database}" ALLOW_CONNECTIONS true')
+    assert within(60, lambda: is_back(tenant))
 
 
 @contextmanager
