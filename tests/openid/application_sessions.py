@@ -4,6 +4,7 @@ from functools import partial
 from typing import Any
 
 from tenants.entering.context import in_tenant
+from tests.copies import change_client
 from tests.world import PASSWORD, TestTenant, undo_after_test
 from userflow.accounts.models import Client
 from userflow.accounts.realms import END_USERS
@@ -53,9 +54,10 @@ def open_application(tenant: TestTenant, parent: EndUserSession, **how: Any) -> 
 
 def allow(tenant: TestTenant, client_id: object = None, **fields: Any) -> None:
     """Change columns of a client until the end of the test; by default of the default client."""
-    client = Client.objects.filter(pk=client_id or tenant.client_id)
-    undo_after_test.append(partial(client.update, **client.values(*fields).get()))
-    client.update(**fields)
+    client_id = client_id or tenant.client_id
+    before = Client.objects.filter(pk=client_id).values(*fields).get()
+    undo_after_test.append(partial(change_client, client_id, **before))
+    change_client(client_id, **fields)
 
 
 def access_token(tenant: TestTenant, opened: ApplicationSession, *, first_party: bool = False) -> str:

@@ -20,7 +20,6 @@ from tests.openid.relying_party import CALLBACK, Application, query_of, register
 from tests.parallel import run_concurrently
 from tests.userflow.sessions.clients import basic, form, make_client
 from tests.world import Api, TestTenant, User, capture_statements
-from userflow.accounts.models import Client
 from userflow.accounts.session_models import EndUserSession
 
 
@@ -275,15 +274,15 @@ def test_code_ends_with_the_deactivation_of_its_client(app: Application, tenant:
 def test_code_gives_what_the_client_may_still_have(tenant: TestTenant, user: User) -> None:
     first, second = "https://api.example.com", "https://more.example.com"
     app = application(tenant, user, type="confidential", scopes=["services:read"], audiences=[first, second])
-    headers, own = basic(app.client), Client.objects.filter(pk=app.client["client_id"])
+    headers, own = basic(app.client), app.client["client_id"]
     codes = [app.code(scope="openid services:read", resource=[first, second]) for _ in range(3)]
-    own.update(scopes=[], audiences=[second])
+    change_client(own, scopes=[], audiences=[second])
     tokens = app.exchange(codes[0], headers=headers).json()
     claims = claims_of(app, tokens["access_token"], second)
     assert (tokens["scope"], claims["scope"], claims["aud"]) == ("openid", "openid", second)
     assert "id_token" in tokens
     assert error_of(app.exchange(codes[1], headers=headers, resource=first)) == "invalid_target"
-    own.update(audiences=[])
+    change_client(own, audiences=[])
     assert error_of(app.exchange(codes[2], headers=headers)) == "invalid_target"
 
 

@@ -21,7 +21,6 @@ from tests.parallel import run_concurrently
 from tests.userflow.sessions.clients import basic
 from tests.world import PASSWORD, Api, TestTenant, User, capture_statements
 from userflow.accounts.grant_types import DEVICE_CODE
-from userflow.accounts.models import Client
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
 from userflow.events.models import WebhookMessage
@@ -255,10 +254,10 @@ def test_device_gets_requested_resources_only(tenant: TestTenant, visitor: Visit
 def test_device_gets_what_its_client_may_still_have(tenant: TestTenant, visitor: Visitor) -> None:
     first, second = "https://api.example.com", "https://more.example.com"
     device = new_device(tenant, audiences=[first, second])
-    own = Client.objects.filter(pk=device.client["client_id"])
-    own.update(scopes=["services:read"])
+    own = device.client["client_id"]
+    change_client(own, scopes=["services:read"])
     device.starts(scope="openid services:read", resource=[first, second])
-    own.update(scopes=[], audiences=[second])
+    change_client(own, scopes=[], audiences=[second])
     visitor.opens(f"device?user_code={device.codes['user_code']}")
     assert "api.example.com" not in visitor.words
     assert "services:read" not in visitor.words
@@ -268,19 +267,19 @@ def test_device_gets_what_its_client_may_still_have(tenant: TestTenant, visitor:
     assert (tokens["scope"], claims["scope"], claims["aud"]) == ("openid", "openid", second)
     device.starts(scope="openid", resource=second)
     device.approved_by(visitor)
-    own.update(audiences=[])
+    change_client(own, audiences=[])
     assert device.error == "invalid_target"
 
 
 def test_device_gets_the_scopes_that_the_page_showed(tenant: TestTenant, visitor: Visitor) -> None:
     first, second = "https://api.example.com", "https://more.example.com"
     device = new_device(tenant, audiences=[first, second])
-    own = Client.objects.filter(pk=device.client["client_id"])
-    own.update(scopes=["services:read"])
+    own = device.client["client_id"]
+    change_client(own, scopes=["services:read"])
     device.starts(scope="openid services:read", resource=[first, second])
-    own.update(scopes=[], audiences=[second])
+    change_client(own, scopes=[], audiences=[second])
     device.approved_by(visitor)
-    own.update(scopes=["services:read"], audiences=[first, second])
+    change_client(own, scopes=["services:read"], audiences=[first, second])
     tokens = device.polls().json()
     claims = jwt.decode(tokens["access_token"], options={"verify_signature": False})
     assert (tokens["scope"], claims["scope"], claims["aud"]) == ("openid", "openid", second)

@@ -8,9 +8,8 @@ from urllib.parse import urlencode
 import pytest
 from django.conf import settings
 
-from tenants.entering import lookup
-from tenants.models import TenantDatabase
 from tenants.states import State
+from tests.copies import change_mapping
 from tests.openid.relying_party import CALLBACK, Application, query_of, register_application
 from tests.userflow.sessions.clients import FORM
 from tests.world import Api, TestTenant
@@ -33,14 +32,11 @@ def app(new_tenant: Callable[[], TestTenant]) -> Application:
 
 @contextmanager
 def state(tenant: TestTenant, status: State) -> Iterator[None]:
-    rows = TenantDatabase.objects.filter(pk=tenant.id)
-    rows.update(status=status)
-    lookup.forget()
+    change_mapping(tenant.id, status=status)
     try:
         yield
     finally:
-        rows.update(status=State.ACTIVE)
-        lookup.forget()
+        change_mapping(tenant.id, status=State.ACTIVE)
 
 
 def assert_returned(response: Any, app: Application, error: str) -> None:

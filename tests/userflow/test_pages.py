@@ -11,6 +11,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
 from tests.browsers import wait_on
+from tests.copies import change_tenant
 from tests.userflow.email.test_proofs import last_proof
 from tests.userflow.email.test_undo import link_to as undo_link_to
 from tests.userflow.invitations.test_invitations import invite, new_address, token_of
@@ -204,7 +205,7 @@ def test_tenant_can_have_own_pages(new_tenant: Callable[[], TestTenant]) -> None
         "email_verification_url": "https://shop.example/proof",
         "invitation_url": "https://shop.example/welcome",
     }
-    own.row.save()
+    change_tenant(own.id, settings=own.row.settings)
     person, guest, admin = own.register(), invite(own, "end_user", new_address()), invite(own, "admin", new_address())
     assert "https://shop.example/proof#token=" in last_proof(person.email).body
     assert "https://shop.example/welcome#token=" in mail_of(guest["email"])

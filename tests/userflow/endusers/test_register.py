@@ -9,6 +9,7 @@ from django.db import connections
 
 from identity_platform.audit.models import TenantEvent
 from tenants.entering.context import in_tenant
+from tests.copies import change_tenant
 from tests.world import PASSWORD, Api, TestTenant
 from userflow.accounts.models import Client, EndUser, RoleBinding
 from userflow.accounts.session_models import EndUserEnrollmentWindow
@@ -155,7 +156,7 @@ def test_closed_client_requires_endusers_write(api: Api, tenant: TestTenant, oth
 def test_register_applies_password_rules_of_tenant(new_tenant: Any) -> None:
     strict = new_tenant()
     strict.row.settings = {"password_min_length": 30}
-    strict.row.save()
+    change_tenant(strict.id, settings=strict.row.settings)
     assert Api().post(PATH, body(strict)).status_code == 400
     assert Api().post(PATH, body(strict, password=PASSWORD * 2)).status_code == 201
 

@@ -16,6 +16,7 @@ from django.utils.timezone import now
 
 from identity_platform.audit.models import PlatformEvent, TenantEvent
 from tenants.entering.context import in_tenant
+from tests.copies import change_tenant
 from tests.world import PASSWORD, Api, TestTenant, User, capture_statements, sign_in_admin
 from userflow.accounts.models import EndUser
 from userflow.accounts.realms import END_USERS
@@ -240,7 +241,7 @@ def test_reset_mail_names_tenant_and_its_page(new_tenant: Any) -> None:
         "password_reset_url": "https://shop.example/reset",
         "password_min_length": 30,
     }
-    own.row.save()
+    change_tenant(own.id, settings=own.row.settings)
     person = own.register(password=PASSWORD * 2)
     token = ask(own, person)
     sent = mails_to(person.email)[-1]

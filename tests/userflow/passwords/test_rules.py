@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.copies import change_tenant
 from tests.world import Api, TestTenant
 from userflow.credentials import blocklist, passwords
 from userflow.errors import WeakPassword
@@ -90,7 +91,7 @@ def test_the_length_is_between_8_and_128(length: int, bad: bool) -> None:
 def test_tenant_can_require_longer_passwords(new_tenant: Any) -> None:
     own = new_tenant()
     own.row.settings = {"password_min_length": 15}
-    own.row.save()
+    change_tenant(own.id, settings=own.row.settings)
     body = {"tenant_id": str(own.id), "client_id": str(own.client_id), "email": "ann@example.com"}
     short = Api().post("/uflow/user/clients/register", {**body, "password": "fourteen chars"})
     assert (short.status_code, short.json()["details"]) == (400, {"password": ["Use between 15 and 128 characters."]})
