@@ -34,3 +34,10 @@ def _copied(tenant_id: UUID, changed: int) -> int:
     operating_modes.forget()
     lookup.forget()
     return changed
+
+
+def create_client(**columns: Any) -> Client:
+    """Create a client."""
+    client = Client.objects.create(**columns)
+    _copied(client.tenant_id, 1)
+    return client

@@ -8,12 +8,12 @@ import pytest
 
 from identity_platform.audit.models import TenantEvent
 from tenants.entering.context import in_tenant
+from tests.copies import create_client
 from tests.mfa.webauthn.passkeys import end_users_of, new_authenticator
 from tests.openid.application_sessions import access_token, allow, browser, open_application
 from tests.openid.dpop_keys import DpopKey
 from tests.userflow.sessions.clients import basic, form, make_client
 from tests.world import PASSWORD, Api, TestTenant, User
-from userflow.accounts.models import Client
 
 RESOURCE = "https://orders.example.com"
 
@@ -29,7 +29,7 @@ def token_of(tenant: TestTenant, person: User, *, first_party: bool = False, **h
         allow(tenant, audiences=["identity-api"])
         client_id = tenant.client_id
     else:
-        client_id = Client.objects.create(tenant_id=tenant.id, name="Orders", audiences=["identity-api"]).pk
+        client_id = create_client(tenant_id=tenant.id, name="Orders", audiences=["identity-api"]).pk
     opened = open_application(tenant, browser(tenant, person.email), client_id=client_id, **how)
     return access_token(tenant, opened, first_party=first_party)
 

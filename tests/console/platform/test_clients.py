@@ -12,6 +12,7 @@ from django.utils.timezone import now
 from identity_platform.audit.models import PlatformEvent, TenantEvent
 from tenants.entering.context import in_tenant, tenant_atomic
 from tests.console.staff import Staff, new_operator, new_tenant_admin
+from tests.copies import create_client
 from tests.userflow.clients.keys import new_key, public_jwk
 from tests.world import Api, TestTenant, capture_statements
 from userflow.accounts.models import Client
@@ -317,7 +318,7 @@ def test_clients_of_other_tenant_are_404(head: Staff, tenant: TestTenant, other_
 
 def test_form_of_another_tenant_changes_no_client(tenant: TestTenant, other_tenant: TestTenant) -> None:
     operator = new_operator().sign_in().choose(tenant)
-    client = Client.objects.create(tenant_id=tenant.id, name="Shop", type="confidential")
+    client = create_client(tenant_id=tenant.id, name="Shop", type="confidential")
     for page in ("edit", "deactivate", "rotate", "logouts", "delete"):
         response = operator.post(at(client, page), {"form_tenant_id": str(other_tenant.id), "name": "x"})
         assert response.status_code == 409, page
@@ -335,7 +336,7 @@ def test_read_permission_does_not_allow_changes(tenant: TestTenant) -> None:
 
 def test_lists_and_pages_cost_the_same_with_many(head: Staff, tenant: TestTenant) -> None:
     for _ in range(5):
-        Client.objects.create(tenant_id=tenant.id, name=secrets.token_hex(4))
+        create_client(tenant_id=tenant.id, name=secrets.token_hex(4))
     for path, costs in ((LIST, 5), (f"{LIST}{tenant.client_id}/change/", 4)):
         with capture_statements() as seen:
             assert head.get(path).status_code == 200

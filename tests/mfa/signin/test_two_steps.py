@@ -8,7 +8,7 @@ import pytest
 
 from identity_platform.audit.models import TenantEvent
 from tenants.entering.context import in_tenant
-from tests.copies import change_client
+from tests.copies import change_client, create_client
 from tests.mfa.people import TestUser, code_to, new_user
 from tests.mfa.people import wrong_code as wrong_for
 from tests.world import PASSWORD, Api, TestTenant
@@ -169,9 +169,8 @@ def test_user_deactivated_between_steps_is_rejected(ann: TestUser) -> None:
 
 
 def test_client_deactivated_between_steps_opens_no_session(tenant: TestTenant, ann: TestUser) -> None:
-    from userflow.accounts.models import Client
 
-    second = Client.objects.create(tenant_id=tenant.id, name="second", first_party=True)
+    second = create_client(tenant_id=tenant.id, name="second", first_party=True)
     body = {"client_id": str(second.pk), "email": ann.email, "password": PASSWORD}
     ticket = Api().post("/uflow/auth/enduser/login", body).json()["mfa_token"]
     change_client(second.pk, active=False)

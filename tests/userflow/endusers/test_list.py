@@ -13,10 +13,10 @@ from django.db import connections
 
 from identity_platform.audit.models import TenantEvent
 from tenants.entering.context import in_tenant, tenant_atomic
-from tests.copies import change_mapping
+from tests.copies import change_mapping, create_client
 from tests.parallel import run_concurrently
 from tests.world import Api, TestTenant, User, capture_statements
-from userflow.accounts.models import Client, EndUser
+from userflow.accounts.models import EndUser
 from userflow.endusers import list_reads
 
 GET, ADMIN = "/uflow/user/enduser/list", "/uflow/admin/enduser/list"
@@ -145,7 +145,7 @@ def test_address_with_an_international_domain_is_found_in_both_forms(tenant: Tes
 
 
 def test_project_filters_by_the_users_client(tenant: TestTenant) -> None:
-    client = Client.objects.create(
+    client = create_client(
         tenant_id=tenant.id, name="p", project_id=f"project-{secrets.token_hex(3)}", self_registration=True
     )
     tenant.register(client_id=str(client.pk))

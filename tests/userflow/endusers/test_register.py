@@ -9,9 +9,9 @@ from django.db import connections
 
 from identity_platform.audit.models import TenantEvent
 from tenants.entering.context import in_tenant
-from tests.copies import change_tenant
+from tests.copies import change_tenant, create_client
 from tests.world import PASSWORD, Api, TestTenant
-from userflow.accounts.models import Client, EndUser, RoleBinding
+from userflow.accounts.models import EndUser, RoleBinding
 from userflow.accounts.session_models import EndUserEnrollmentWindow
 
 PATH = "/uflow/user/clients/register"
@@ -144,7 +144,7 @@ def test_register_ignores_unknown_fields(api: Api, tenant: TestTenant, name: str
 
 
 def test_closed_client_requires_endusers_write(api: Api, tenant: TestTenant, other_tenant: TestTenant) -> None:
-    closed = Client.objects.create(tenant_id=tenant.id, name="closed", self_registration=False)
+    closed = create_client(tenant_id=tenant.id, name="closed", self_registration=False)
     sent = body(tenant, client_id=str(closed.pk))
     person = tenant.register()
     assert api.post(PATH, sent).status_code == 401

@@ -10,10 +10,11 @@ from django.db import connections
 
 from identity_platform.audit.models import TenantEvent
 from tenants.entering.context import in_tenant
+from tests.copies import create_client
 from tests.mfa.people import new_user
 from tests.userflow.mailbox import mails_to, token_in
 from tests.world import PASSWORD, Api, TestTenant, User
-from userflow.accounts.models import Client, EndUser
+from userflow.accounts.models import EndUser
 
 REGISTER = "/uflow/user/clients/register"
 LOGIN = "/uflow/auth/enduser/login"
@@ -50,7 +51,7 @@ def test_register_rejects_another_provider_without_the_right(tenant: TestTenant,
 
 
 def test_register_other_provider_on_closed_client_is_401(tenant: TestTenant) -> None:
-    closed = Client.objects.create(tenant_id=tenant.id, name="closed", self_registration=False)
+    closed = create_client(tenant_id=tenant.id, name="closed", self_registration=False)
     sent = body(tenant, "a@example.com", client_id=str(closed.pk), provider="google")
     assert Api().post(REGISTER, sent).status_code == 401
 

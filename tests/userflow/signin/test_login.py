@@ -15,8 +15,9 @@ from django.utils.timezone import now
 
 from identity_platform.audit.models import TenantEvent
 from tenants.entering.context import in_tenant
+from tests.copies import create_client
 from tests.world import PASSWORD, Api, TestTenant, User, capture_statements
-from userflow.accounts.models import Client, EndUser
+from userflow.accounts.models import EndUser
 from userflow.accounts.session_models import EndUserAttempts, EndUserSession
 
 ADMIN, END_USER = "/uflow/admin/auth/login", "/uflow/auth/enduser/login"
@@ -49,7 +50,7 @@ def test_end_user_login_returns_tokens_and_user(api: Api, tenant: TestTenant) ->
 def test_login_errors_do_not_tell_users_apart(api: Api, tenant: TestTenant, other_tenant: TestTenant) -> None:
     person, off = tenant.register(), tenant.register()
     tenant.api.delete(f"/uflow/user/enduser/{tenant.id}/{off.id}")
-    closed = Client.objects.create(tenant_id=tenant.id, name="closed", active=False, first_party=True)
+    closed = create_client(tenant_id=tenant.id, name="closed", active=False, first_party=True)
     tries = [
         login(tenant, person, password="wrong wrong wrong"),
         login(tenant, User(person.id, f"unknown-{person.id}@example.com")),

@@ -9,9 +9,10 @@ from uuid import UUID
 
 from identity_platform.audit.models import PlatformEvent
 from tenants.entering.context import in_tenant
+from tests.copies import create_client
 from tests.userflow.transfer.files import everything, jsonl, run, slug
 from tests.world import PASSWORD, Api, TestTenant, User
-from userflow.accounts.models import Client, EndUser, Group
+from userflow.accounts.models import EndUser, Group
 
 PEOPLE = [
     {"email": "ann@example.com", "name": "Ann", "groups": ["Staff", "On call"], "roles": ["editor", "user"]},
@@ -113,7 +114,7 @@ def test_export_includes_the_lowest_uuid(new_tenant: Callable[[], TestTenant], t
 
 def test_import_maps_null_client_to_default_client(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
     tenant = new_tenant()
-    other = Client.objects.create(tenant_id=tenant.id, name="Second")
+    other = create_client(tenant_id=tenant.id, name="Second")
     tenant.register()
     row = {"email": "second@example.com", "client_id": str(other.pk)}
     run("import_users", slug(tenant), jsonl(tmp_path / "in.jsonl", row))
