@@ -126,7 +126,8 @@ def test_tenant_bound_during_its_move_stays(replicating: DatabaseServer, eu: Dat
 def test_tenant_is_not_bound_in_the_pause_of_its_move(
     replicating: DatabaseServer, eu: DatabaseServer, operator: Api
 ) -> None:
-    tenant = build_tenant("regional", server=replicating.name)
+    us = change_database_server(name=replicating.name, region="us")
+    tenant = build_tenant("regional", server=us.name)
     codes: list[str] = []
     with at_the_step("verified", lambda: codes.append(bind(operator, tenant, "us").json()["code"])):
         run_command("move_tenant", tenant.slug, eu.name, offline=True)
