@@ -191,9 +191,9 @@ def _mark_failed(mapping: TenantDatabase) -> None:
             # It stays suspended, also once its database exists again.
             TenantDatabase.objects.filter(pk=mapping.pk).update(reason=reason)
         else:
-            transitions.change_state(mapping.pk, State.FAILED, reason=reason)
-            # A database that exists again has the record of an active tenant.
+            # A database that exists again has the record of an active tenant. First, so that no failed tenant lacks the mark.
             TenantDatabase.objects.filter(pk=mapping.pk).update(copies_lag=True)
+            transitions.change_state(mapping.pk, State.FAILED, reason=reason)
         # An invalid database cannot be read.
         databases.drop(raw, mapping.name)
 

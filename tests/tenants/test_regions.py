@@ -124,13 +124,14 @@ def test_tenant_bound_during_its_move_stays(replicating: DatabaseServer, eu: Dat
 
 
 def test_tenant_is_not_bound_in_the_pause_of_its_move(
-    settled: TestTenant, us: DatabaseServer, eu: DatabaseServer, operator: Api
+    replicating: DatabaseServer, eu: DatabaseServer, operator: Api
 ) -> None:
+    us = change_database_server(name=replicating.name, region="us")
+    tenant = build_tenant("regional", server=us.name)
     codes: list[str] = []
-    with at_the_step("verified", lambda: codes.append(bind(operator, settled, "us").json()["code"])):
-        run_command("move_tenant", settled.slug, eu.name, offline=True)
-    assert (codes, mapping_of(settled).server) == (["tenant_busy"], eu)
-    run_command("move_tenant", settled.slug, us.name, offline=True)
+    with at_the_step("verified", lambda: codes.append(bind(operator, tenant, "us").json()["code"])):
+        run_command("move_tenant", tenant.slug, eu.name, offline=True)
+    assert (codes, mapping_of(tenant).server) == (["tenant_busy"], eu)
 
 
 def test_server_with_bound_tenants_keeps_its_region(eu: DatabaseServer, slugs: list[str]) -> None:
