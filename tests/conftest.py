@@ -235,6 +235,8 @@ def new_tenant(django_db_setup: None) -> Iterator[Callable[[], TestTenant]]:
     for row in left.exclude(status__in=("active", "suspended")).select_related("server"):
         with servers.maintenance(row.server) as raw:
             exists = row.name in databases.names(raw)
-        change_mapping(row.pk, status="active" if exists else "suspended")
-        if not exists:
+        if exists:
+            change_mapping(row.pk, status="active")
+        else:
+            TenantDatabase.objects.filter(pk=row.pk).update(status="suspended", copies_lag=True)
             provisioning.delete_tenant(tenant_id=row.pk)
