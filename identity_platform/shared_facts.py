@@ -4,21 +4,30 @@ Nothing is read here while the database responds, except what is confirmed elsew
 sealed or wrapped as in the database. Without Valkey nothing is shared.
 """
 
-from typing import Any, Final, cast
+from collections.abc import Callable
+from typing import Any, Final, TypeVar, cast
 
 import orjson
 import redis
+import structlog
 from django.conf import settings
 
 from identity_platform.api import valkey
+
+log = structlog.get_logger("identity.valkey")
+
+Fact = TypeVar("Fact")
 
 KEPT_SECONDS: Final = 86_400
 # The installation that a process of it has proven (`tenants.database_servers.fences`).
 INSTALLATION: Final = "installation"
 
 
-def read(name: str) -> Any:
-    """Return the value that another process has shared under this name within a day, None without one or without Valkey."""
+def read(name: str, parse: Callable[[Any], Fact]) -> Fact | None:
+    """Return what `parse` makes of the value that a process has shared under this name within a day.
+
+    None without a value, with one that cannot be parsed, and without Valkey.
+    """
     breaker = valkey.breaker(settings.REDIS_URL)
     if breaker.is_open:
         return None
@@ -28,8 +37,9 @@ def read(name: str) -> Any:
         breaker.record_failure()
         return None
     try:
-        return None if text is None else orjson.loads(text)
-    except ValueError:
+        return None if text is None else parse(orjson.loads(text))
+    except (ValueError, TypeError, AttributeError, LookupError):
+        log.warning("malformed_fact", name=name)
         return None
 
 

@@ -3,7 +3,7 @@
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 from uuid import UUID
 
@@ -45,10 +45,9 @@ def _key(owner: str) -> bytes:
         row = _stored(owner)
     except (OperationalError, InterfaceError):
         connection.close_if_unusable_or_obsolete()
-        shared = shared_facts.read(_FACT.format(owner))
-        if shared is None:
+        row = shared_facts.read(_FACT.format(owner), partial(_from_fact, owner))
+        if row is None:
             raise
-        row = DataKey(owner=owner, ring_key_id=shared[0], wrapped=b64decode(shared[1]))
     try:
         if row is None:
             raise DataKey.DoesNotExist
@@ -61,6 +60,11 @@ def _key(owner: str) -> bytes:
             ring_key_id=row.ring_key_id if row is not None else None,
         )
         raise DataKeyLocked from problem
+
+
+def _from_fact(owner: str, shared: list[str]) -> DataKey:
+    ring_key_id, wrapped = shared
+    return DataKey(owner=owner, ring_key_id=ring_key_id, wrapped=b64decode(wrapped))
 
 
 def _stored(owner: str) -> DataKey | None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import psycopg
@@ -104,7 +104,7 @@ def _read_while_holding() -> ActiveModes:
         # first release that has them there is no table.
         if not isinstance(problem, psycopg.errors.UndefinedTable):
             connection.close_if_unusable_or_obsolete()
-            _known = _known if _has_read else _shared()
+            _known = _known if _has_read else shared_facts.read(_FACT, _from_fact) or ActiveModes()
         _read_again_at = math.inf if _in_background else time.monotonic() + _AFTER_FAILURE_SECONDS
     finally:
         _reading.release()
@@ -139,10 +139,7 @@ def _share(modes: ActiveModes) -> None:
     shared_facts.write(_FACT, value)
 
 
-def _shared() -> ActiveModes:
-    value = shared_facts.read(_FACT)
-    if value is None:
-        return ActiveModes()
+def _from_fact(value: dict[str, Any]) -> ActiveModes:
     modes = {
         server: ActiveMode(Mode(mode), datetime.fromisoformat(until) if until else None)
         for server, mode, until in value["modes"]

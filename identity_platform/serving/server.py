@@ -91,8 +91,7 @@ def main() -> None:
                 _prepare(lambda: call_command("prepare"))
             except OperationalError as problem:
                 # This release has served this installation within a day: an outage must not end with a restart.
-                served = shared_facts.read(shared_facts.INSTALLATION)
-                if served is None or served[2] != VERSION:
+                if shared_facts.read(shared_facts.INSTALLATION, lambda served: str(served[2])) != VERSION:
                     raise
                 print(f"{SERVE}: serving without the global database: {problem}", file=sys.stderr, flush=True)
             importlib.import_module(PLATFORM)

@@ -199,8 +199,7 @@ def look(*, again: bool = False, uncompared: int | None = None) -> tuple[str, ..
 
 def _shared_proof() -> tuple[UUID, int] | None:
     """Return installation and epoch that another process has proven within a day, for one that starts during an outage."""
-    shared = shared_facts.read(shared_facts.INSTALLATION)
-    return None if shared is None else (UUID(shared[0]), int(shared[1]))
+    return shared_facts.read(shared_facts.INSTALLATION, lambda shared: (UUID(shared[0]), int(shared[1])))
 
 
 def _is_due(uncompared: int | None) -> bool:

@@ -2,7 +2,7 @@
 
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import psycopg
@@ -109,17 +109,22 @@ def _stored(server_id: int, revision: int) -> DatabaseServer:
         server = DatabaseServer.objects.get(pk=server_id)
     except (OperationalError, InterfaceError):
         connection.close_if_unusable_or_obsolete()
-        shared = shared_facts.read(name)
-        if shared is None or shared["revision"] < revision:
+        shared = shared_facts.read(name, partial(_from_fact, server_id))
+        if shared is None or shared.revision < revision:
             raise
-        urls = {column: b64decode(shared[column]) if shared[column] else None for column in _URLS}
-        return DatabaseServer(pk=server_id, name=shared["name"], detached=shared["detached"], **urls)
+        return shared
     sealed_urls = {column: getattr(server, column) for column in _URLS}
     texts = {
         column: b64encode(sealed).decode() if sealed is not None else None for column, sealed in sealed_urls.items()
     }
     shared_facts.write(name, {"name": server.name, "revision": server.revision, "detached": server.detached, **texts})
     return server
+
+
+def _from_fact(server_id: int, shared: dict[str, Any]) -> DatabaseServer:
+    urls = {column: b64decode(shared[column]) if shared[column] else None for column in _URLS}
+    revision, detached = int(shared["revision"]), bool(shared["detached"])
+    return DatabaseServer(pk=server_id, name=str(shared["name"]), revision=revision, detached=detached, **urls)
 
 
 def parse_url(url: str) -> Parameters:

@@ -60,10 +60,9 @@ def route_to(tenant_id: UUID) -> Route:
     """Return where the tenant's database was when this was last read. Raises as `read_again`."""
     route = _routes.get(tenant_id)
     if route is None:
-        shared = shared_facts.read(f"route:{tenant_id}")
-        if shared is None:
+        route = shared_facts.read(f"route:{tenant_id}", _from_fact)
+        if route is None:
             return read_again(tenant_id)
-        route = Route._make(shared)
         _keep(_routes, tenant_id, route)
     return route
 
@@ -90,10 +89,9 @@ def tenant_named(names: Names, name: str, read: Callable[[], UUID | None]) -> UU
     known = _tenants.get((names, name))
     if known is not None:
         return known
-    shared = shared_facts.read(f"{names}:{name}")
-    if shared is None:
+    known = shared_facts.read(f"{names}:{name}", UUID)
+    if known is None:
         return named_again(names, name, read)
-    known = UUID(shared)
     _keep(_tenants, (names, name), known)
     return known
 
@@ -107,6 +105,11 @@ def named_again(names: Names, name: str, read: Callable[[], UUID | None]) -> UUI
         _keep(_tenants, (names, name), tenant_id)
         shared_facts.write(f"{names}:{name}", str(tenant_id))
     return tenant_id
+
+
+def _from_fact(shared: list[Any]) -> Route:
+    database, *numbers = shared
+    return Route(str(database), *map(int, numbers))
 
 
 def forget() -> None:
