@@ -45,8 +45,9 @@ def find_client_with_tenant(client_id: str | None) -> tuple[TenantClient, Tenant
     try:
         tenant, (is_active, *columns) = lookup.read_with_record(tenant_id, _CLIENT_AND_TENANT, [UUID(client_id)])
     except UnknownTenant:
-        return None
+        is_active, columns = False, []
     if not is_active:
+        lookup.forget_client(UUID(client_id))
         return None
     set_tenant(tenant_id, UUID(client_id))
     return CLIENT.row(TENANT_ALIAS, columns), tenant

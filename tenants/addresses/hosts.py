@@ -10,10 +10,12 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from django.conf import settings
+from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 
 from identity_platform.api import metrics
 from identity_platform.api.app_parts import api_part
+from identity_platform.api.errors import Unavailable
 from identity_platform.api.handlers import plain_response
 from tenants.entering import lookup
 from tenants.entering.lookup import TenantContext
@@ -94,6 +96,11 @@ def find_host(domain: str, budget: Budget = budget) -> TenantContext | None:
     except UnknownTenant:
         budget.note(domain, is_known=False)
         return None
+    except (Unavailable, OperationalError, InterfaceError):
+        # A tenant whose database is away uses up nothing of what others need.
+        if lookup.is_known_domain(domain):
+            budget.note(domain, is_known=True)
+        raise
     budget.note(domain, is_known=True)
     return tenant
 

@@ -177,6 +177,8 @@ class Leases:
         # Whether the global database did not respond to the last renewal.
         self._is_global_away = False
         self._refused_until: dict[int, float] = {}
+        # What this process may lease of each server while the global database is away.
+        self._shares: dict[int, int] = {}
         # Servers with unused leases at the last renewal.
         self._unused: set[int] = set()
         self._main_id: int | None = None
@@ -291,6 +293,7 @@ class Leases:
                     return
                 server.save(update_fields=["connection_limit"])
             use = uses([server_id], self._process)[server_id]
+            self._shares[server_id] = use.share
             # The row of this process may say more than it holds: if a response was lost, it holds less.
             room = use.room + use.of_process - leased
             # Beyond its base a process only saves the time to open connections again: there must be plenty.
@@ -307,8 +310,12 @@ class Leases:
             request.reply = Reply.GRANTED if granted else Reply.REFUSED
 
     def _grant_alone(self, server_id: int, asking: list[_Request]) -> None:
-        """Grant up to the base while the global database is away: no other process can lease anything either."""
-        room = max(0, self._pool.base - self._pool.leased(server_id))
+        """Grant up to the base and the last known share while the global database is away.
+
+        Other processes do the same: with their shares they stay within the limit. One that has started since has a chunk.
+        """
+        most = min(self._pool.base, self._shares.get(server_id, self._chunk))
+        room = max(0, most - self._pool.leased(server_id))
         granted = min(room, len(asking))
         if granted:
             self._pool.lend(server_id, granted)
@@ -325,6 +332,7 @@ class Leases:
         # The row of a server without leases ends: it would count as a process that shares the server.
         leased_servers = [server_id for server_id in self._pool.servers_leased() if self._pool.leased(server_id)]
         uses_by_server = uses(leased_servers) if leased_servers else {}
+        self._shares |= {server_id: use.share for server_id, use in uses_by_server.items()}
         for server_id in leased_servers:
             self._shrink(server_id, uses_by_server.get(server_id))
         for server_id in leased_servers if self._main_id is None else {*leased_servers, self._main_id}:

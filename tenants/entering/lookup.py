@@ -401,6 +401,16 @@ def tenant_of_client(client_id: UUID) -> UUID | None:
     return routes.tenant_named(routes.Names.CLIENT, str(client_id), partial(_tenant_of_client, client_id))
 
 
+def forget_client(client_id: UUID) -> None:
+    """Forget the tenant of a client that this tenant does not have: the next request reads it again."""
+    routes.forget(routes.Names.CLIENT, str(client_id))
+
+
+def is_known_domain(domain: str) -> bool:
+    """Return whether the domain has led to a tenant, which may not be readable now."""
+    return routes.is_known(routes.Names.DOMAIN, domain)
+
+
 def _tenant_of_slug(slug: str) -> UUID | None:
     row = fetch_row("default", _TENANT_OF_SLUG, [slug, slug])
     return None if row is None else row[0]

@@ -112,10 +112,15 @@ def _from_fact(shared: list[Any]) -> Route:
     return Route(str(database), *map(int, numbers))
 
 
-def forget() -> None:
-    """Forget everything that this process knows."""
-    _routes.clear()
-    _tenants.clear()
+def is_known(names: Names, name: str) -> bool:
+    """Return whether this process knows a tenant that the name leads to."""
+    return (names, name) in _tenants
+
+
+def forget(names: Names, name: str) -> None:
+    """Forget where the name leads, here and in Valkey."""
+    if _tenants.pop((names, name), None) is not None:
+        shared_facts.remove(f"{names}:{name}")
 
 
 def _keep(kept: dict[Any, Any], key: object, value: object) -> None:

@@ -216,7 +216,10 @@ def find_client(client_id: UUID) -> StoredClient | None:
     try:
         tenant, row = lookup.read_with_record(tenant_id, STORED_CLIENT, [client_id])
     except UnknownTenant:
+        lookup.forget_client(client_id)
         return None
+    if row[0] is None:
+        lookup.forget_client(client_id)
     return client_of_row(tenant, row)
 
 

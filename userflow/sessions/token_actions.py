@@ -179,6 +179,7 @@ class TokenOfClient:
         try:
             tenant, row = lookup.read_with_record(tenant_id, INTROSPECTION, values)
         except UnknownTenant:
+            lookup.forget_client(client_id)
             return None
         self.stored = state.StoredState(tenant, row[STORED_CLIENT_WIDTH:])
         return client_of_row(tenant, row[:STORED_CLIENT_WIDTH])

@@ -314,22 +314,23 @@ def test_stopped_process_deletes_its_leases(
     assert within(5, lambda: not backends(small))
 
 
-def test_process_that_cannot_renew_closes_its_connections(
+def test_process_that_cannot_renew_stays_within_its_share(
     start: Callable[..., Server], small: DatabaseServer, there: list[TestTenant]
 ) -> None:
     server = start()
-    for tenant in there[:3]:
-        assert listed(server, tenant) == (200, "")
-    with psycopg.connect(**connection.get_connection_params()) as raw:
-        raw.execute("LOCK TABLE tenants_connectionlease IN ACCESS EXCLUSIVE MODE")
-        row = raw.execute("SELECT max(expires_at) FROM tenants_connectionlease").fetchone()
-        assert row is not None
-        # A request that reuses its connection needs no lease.
+    with taken(small, 1):
         assert listed(server, there[0]) == (200, "")
-        assert within(15, lambda: not backends(small))
-        (late,) = raw.execute("SELECT clock_timestamp() > %s", row).fetchone() or (True,)
-        assert not late
-    assert within(15, lambda: listed(server, there[0]) == (200, ""))
+        before = backends(small)
+        with psycopg.connect(**connection.get_connection_params()) as raw:
+            raw.execute("LOCK TABLE tenants_connectionlease IN ACCESS EXCLUSIVE MODE")
+            row = raw.execute("SELECT max(expires_at) FROM tenants_connectionlease WHERE machine <> ''").fetchone()
+            assert row is not None
+            assert within(15, lambda: raw.execute("SELECT clock_timestamp() > %s", row).fetchone() == (True,))
+            assert [listed(server, tenant) for tenant in there] == [(200, "")] * len(there)
+            assert before & backends(small)
+            assert len(backends(small)) <= LIMIT // 2
+        assert within(15, lambda: 0 < leased(small) <= LIMIT // 2 + 1)
+        assert [listed(server, tenant) for tenant in there[:2]] == [(200, "")] * 2
 
 
 def test_process_outlives_a_restart_of_the_global_database(
