@@ -171,7 +171,7 @@ class Leases:
     def _reset(self) -> None:
         self._process = uuid4()
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
-        self._starting = threading.Lock()
+        self._starting, self._granting_alone = threading.Lock(), threading.Lock()
         self._thread: threading.Thread | None = None
         self._trusted_until = math.inf
         # Whether the global database did not respond to the last renewal.
@@ -216,6 +216,9 @@ class Leases:
         server_id = key[0]
         if time.monotonic() < self._refused_until.get(server_id, 0.0):
             return False
+        if self._is_global_away:
+            # The thread may be waiting for the global database.
+            return self._grant_alone(server_id, 1) == 1
         reply = self._send(_Request(server_id), deadline)
         if reply is Reply.UNKNOWN:
             # One connection that is not counted, once for each server: the reserved ones are for it too.
@@ -256,7 +259,7 @@ class Leases:
                     worker_resting.send(sender=Leases)
                 for server_id, asking in _by_server(batch).items():
                     if self._is_global_away:
-                        self._grant_alone(server_id, asking)
+                        self._reply_alone(server_id, asking)
                     else:
                         self._grant(server_id, asking)
             except Exception as problem:  # without this thread the process could not open connections any more
@@ -265,7 +268,7 @@ class Leases:
                 self._is_global_away = _is_away(problem)
                 if self._is_global_away:
                     for server_id, asking in _by_server(batch).items():
-                        self._grant_alone(server_id, asking)
+                        self._reply_alone(server_id, asking)
             finally:
                 for request in batch:
                     if request is not None:
@@ -309,16 +312,20 @@ class Leases:
         for request in asking:
             request.reply = Reply.GRANTED if granted else Reply.REFUSED
 
-    def _grant_alone(self, server_id: int, asking: list[_Request]) -> None:
-        """Grant up to the base and the last known share while the global database is away.
+    def _grant_alone(self, server_id: int, number: int) -> int:
+        """Grant up to the base and the last known share while the global database is away; return how many.
 
         Other processes do the same: with their shares they stay within the limit. One that has started since has a chunk.
         """
         most = min(self._pool.base, self._shares.get(server_id, self._chunk))
-        room = max(0, most - self._pool.leased(server_id))
-        granted = min(room, len(asking))
-        if granted:
-            self._pool.lend(server_id, granted)
+        with self._granting_alone:
+            granted = min(max(0, most - self._pool.leased(server_id)), number)
+            if granted:
+                self._pool.lend(server_id, granted)
+        return granted
+
+    def _reply_alone(self, server_id: int, asking: list[_Request]) -> None:
+        granted = self._grant_alone(server_id, len(asking))
         for number, request in enumerate(asking):
             request.reply = Reply.GRANTED if number < granted else Reply.REFUSED
 

@@ -171,7 +171,7 @@ def test_code_flow_needs_few_statements(app: Application) -> None:
         code = app.code()
     with capture_statements() as exchanging:
         assert app.exchange(code).status_code == 200
-    assert (authorizing.counts, exchanging.counts) == ((1, 2), (1, 2))
+    assert (authorizing.counts, exchanging.counts) == ((0, 3), (0, 3))
 
 
 # --- binding ---------------------------------------------------------------------------------------------------------

@@ -222,7 +222,7 @@ def test_poll_costs_few_statements(device: Device, visitor: Visitor) -> None:
     device.approved_by(visitor)
     with capture_statements() as issuing:
         assert device.polls().status_code == 200
-    assert (waiting.counts, issuing.counts) == ((1, 3), (1, 3))
+    assert (waiting.counts, issuing.counts) == ((0, 4), (0, 4))
 
 
 # --- tokens ----------------------------------------------------------------------------------------------------------

@@ -107,7 +107,7 @@ def test_metadata_claims_cost_no_statement(chosen: TestTenant, other_tenant: Tes
         with capture_statements() as statements:
             assert Api(token=token).get(f"{app.issuer}/userinfo").status_code == 200
         counts.append(statements.counts)
-    assert counts[0] == counts[1] == (1, 1)
+    assert counts[0] == counts[1] == (0, 1)
 
 
 def test_metadata_of_users_is_returned_where_it_is_named(chosen: TestTenant) -> None:

@@ -125,6 +125,7 @@ def test_client_that_can_send_neither_gets_a_code(tenant: TestTenant, app: Appli
 
 
 def test_require_nonce_costs_no_statement(app: Application) -> None:
+    assert app.code(**WITHOUT)
     with capture_statements() as with_nonce:
         assert app.code(**WITHOUT)
     change_client(app.client["id"], require_nonce=False)

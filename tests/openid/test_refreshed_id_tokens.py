@@ -119,7 +119,7 @@ def test_claims_cost_no_statement(app: Application) -> None:
         with capture_statements() as statements:
             refreshed(app, tokens)
         counts.append(statements.counts)
-    assert counts[0] == counts[1] == (1, 2)
+    assert counts[0] == counts[1] == (0, 3)
 
 
 def test_confidential_client_gets_the_claims_again(tenant: TestTenant, user: User) -> None:

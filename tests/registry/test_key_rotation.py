@@ -22,6 +22,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 from django.test.utils import override_settings
 
+from identity_platform import shared_facts
 from identity_platform.audit.models import PlatformEvent
 from identity_platform.crypto import new_data_key, wrap_data_key
 from identity_platform.crypto.keyring import reload_key_ring
@@ -119,7 +120,8 @@ def asking(server: Server, registries: list[Registry], paths: list[str]) -> Iter
 def test_encryption_key_rotation_end_to_end(
     serve: Callable[..., Server], new_tenant: Callable[[], TestTenant], old: str, new: str
 ) -> None:
-    registries = [Registry(new_tenant().api) for _ in range(3)]
+    tenants = [new_tenant() for _ in range(3)]
+    registries = [Registry(tenant.api) for tenant in tenants]
     services = [registry.create() for registry in registries]
     for number, (registry, service) in enumerate(zip(registries, services, strict=True)):
         registry.bind(service, f"secret {number}")
@@ -157,6 +159,10 @@ def test_encryption_key_rotation_end_to_end(
         assert again.returncode == 0, again.stderr
         assert f"No data key uses {old_id}" in again.stdout
         assert under(old_id) == 0
+        # None of the former key is shared with processes that start in an outage.
+        for tenant in tenants:
+            shared = shared_facts.read(f"data key:{tenant.id}", list)
+            assert shared is None or shared[0] == new_id
     assert seen[200] > 5
     assert set(seen) == {200}
 

@@ -7,12 +7,11 @@ import pytest
 from django.db import OperationalError
 
 from identity_platform import shared_facts
-from identity_platform.api.errors import Unavailable
-from tenants import keys, operating_modes
-from tenants.addresses.hosts import Budget, find_host
+from tenants import operating_modes
+from tenants.addresses.hosts import budget
 from tenants.database_servers import servers
 from tenants.entering import routes
-from tenants.models import DatabaseServer, DataKey
+from tenants.models import DatabaseServer
 from tests.openid.sign_in_domains import ApiAt, sign_in_domain
 from tests.tenants.faults.test_one_tenant import gone
 from tests.tenants.test_global_outage import outage
@@ -39,9 +38,9 @@ def forget_route(tenant: TestTenant) -> None:
     routes._routes.pop(tenant.row.pk, None)
 
 
-def test_name_that_leads_to_another_tenant_is_read_again(tenant: TestTenant, other: TestTenant) -> None:
+def test_name_that_leads_to_another_tenant_is_read_again(tenant: TestTenant, other_tenant: TestTenant) -> None:
     client = make_client(tenant)
-    shared_facts.write(f"client:{client['client_id']}", str(other.id))
+    shared_facts.write(f"client:{client['client_id']}", str(other_tenant.id))
     # The other tenant does not have it. Its own does, which is found with the next request.
     assert token_status(client) == 401
     assert token_status(client) == 200
@@ -61,14 +60,14 @@ def test_malformed_route_is_ignored(tenant: TestTenant, value: object) -> None:
     assert documents_status(tenant) == 200
 
 
-def test_route_to_another_tenants_database_is_read_again(tenant: TestTenant, other: TestTenant) -> None:
-    routes.route_to(other.row.pk)
+def test_route_to_another_tenants_database_is_read_again(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    routes.route_to(other_tenant.row.pk)
     forget_route(tenant)
-    shared_facts.write(f"route:{tenant.id}", [*routes.read_again(other.row.pk)])
+    shared_facts.write(f"route:{tenant.id}", [*routes.read_again(other_tenant.row.pk)])
     response = Api().get(f"/t/{tenant.slug}/jwks")
     assert response.status_code == 200
     assert response.content == Api().get(f"/t/{tenant.slug}/jwks").content
-    assert response.content != Api().get(f"/t/{other.slug}/jwks").content
+    assert response.content != Api().get(f"/t/{other_tenant.slug}/jwks").content
     assert routes.route_to(tenant.row.pk) == routes.read_again(tenant.row.pk)
 
 
@@ -84,25 +83,10 @@ def test_known_domain_of_a_database_that_is_away_uses_up_no_look_ups(new_tenant:
     tenant = new_tenant()
     domain = str(sign_in_domain(tenant, name_server)["domain"])
     assert ApiAt(host=domain).get(METADATA).status_code == 200
-    budget = Budget(most=1)
+    budget.clear()
     with gone(tenant):
-        for _ in range(2):
-            with pytest.raises((OperationalError, Unavailable)):
-                find_host(domain, budget)
-    assert budget.allows("another.example")
-
-
-def test_rewrapped_key_is_shared_no_more(tenant: TestTenant) -> None:
-    row = DataKey.objects.first()
-    assert row is not None
-    name = f"data key:{row.owner}"
-    shared_facts.write(name, [row.ring_key_id, ""])
-    DataKey.objects.filter(pk=row.pk).update(ring_key_id="former")
-    try:
-        list(keys.rewrap_in_batches())
-    finally:
-        DataKey.objects.filter(pk=row.pk).update(ring_key_id=row.ring_key_id, wrapped=row.wrapped)
-    assert shared_facts.read(name, list) is None
+        assert ApiAt(host=domain).get(METADATA).status_code == 503
+        assert domain in budget._known
 
 
 def test_revision_of_a_server_is_known_to_every_process(tenant: TestTenant) -> None:

@@ -326,4 +326,4 @@ def test_verify_statement_counts(ann: TestUser) -> None:
     api = Api()
     with capture_statements() as made:
         assert api.post("/webauthn/sms/verify", body).status_code == 200
-    assert made.counts == (2, 11)
+    assert made.counts == (0, 13)

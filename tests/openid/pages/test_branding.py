@@ -101,6 +101,6 @@ def test_page_of_suspended_tenant_has_the_defaults(branded: TestTenant) -> None:
     change_mapping(branded.id, status="suspended")
     visitor = Visitor(branded)
     visitor.opens("signin")
-    assert visitor.page.status_code == 200
+    assert visitor.page.status_code == 403
     assert Tenant.objects.get(pk=branded.id).name in visitor.words
     assert "Acme" not in visitor.words

@@ -222,8 +222,8 @@ def test_read_needs_one_statement_per_database(tenant: TestTenant) -> None:
     api = tenant.as_user(person)
     with capture_statements() as seen:
         assert api.get(path(tenant, person)).status_code == 200
-    # The state of an end user is in the tenant database: one statement for the state, one for the record.
-    assert seen.counts == (1, 2)
+    # One statement for the state of the caller, one for the record.
+    assert seen.counts == (0, 2)
 
 
 def test_erase_removes_attempt_counters(tenant: TestTenant) -> None:

@@ -137,4 +137,4 @@ def test_groups_need_no_extra_statement(new_tenant: Callable[[], TestTenant]) ->
         Api().post("/authmgr/token", **form(grant_type="refresh_token", refresh_token=first["refresh_token"]))
     with capture_statements() as record:
         tenant.api.get(f"/uflow/user/enduser/{tenant.id}/{person.id}")
-    assert (login.counts, refresh.counts, record.counts) == ((1, 2), (2, 2), (1, 1))
+    assert (login.counts, refresh.counts, record.counts) == ((0, 3), (0, 4), (1, 1))

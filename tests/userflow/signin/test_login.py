@@ -254,7 +254,7 @@ def test_login_statement_counts(new_tenant: Callable[[], TestTenant]) -> None:
         tenant.sign_in(person)
     # Tenant and client; who it is and the try, committed before the password is looked at; and all that a right one earns.
     assert seen.counts == (0, 3)
-    assert "INSERT INTO audit_tenantevent" in seen.tenant[1]
+    assert "INSERT INTO audit_tenantevent" in seen.tenant[2]
 
 
 def test_logout_ends_one_or_all_sessions(tenant: TestTenant) -> None:
