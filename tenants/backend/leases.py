@@ -177,7 +177,7 @@ class Leases:
         # Whether the global database did not respond to the last renewal.
         self._is_global_away = False
         self._refused_until: dict[int, float] = {}
-        # What this process may lease of each server while the global database is away.
+        # What this process may lease of each server while the global database is away, as of the last renewal.
         self._shares: dict[int, int] = {}
         # Servers with unused leases at the last renewal.
         self._unused: set[int] = set()
@@ -296,7 +296,6 @@ class Leases:
                     return
                 server.save(update_fields=["connection_limit"])
             use = uses([server_id], self._process)[server_id]
-            self._shares[server_id] = use.share
             # The row of this process may say more than it holds: if a response was lost, it holds less.
             room = use.room + use.of_process - leased
             # Beyond its base a process only saves the time to open connections again: there must be plenty.
