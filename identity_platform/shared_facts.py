@@ -1,6 +1,6 @@
 """Facts of the global database that processes share through Valkey, for one that starts while that database is away.
 
-Nothing is read here while the database responds, except what is confirmed elsewhere (`tenants.entering.routes`). Secrets are
+Nothing is read here while the database responds, except what its reader confirms. Secrets are
 sealed or wrapped as in the database. Without Valkey nothing is shared.
 """
 
@@ -14,12 +14,12 @@ from django.conf import settings
 
 from identity_platform.api import valkey
 
-log = structlog.get_logger("identity.valkey")
+log = structlog.get_logger("identity.ratelimit")
 
 Fact = TypeVar("Fact")
 
 KEPT_SECONDS: Final = 86_400
-# The installation that a process of it has proven (`tenants.database_servers.fences`).
+# The installation that a process of it has proven.
 INSTALLATION: Final = "installation"
 
 

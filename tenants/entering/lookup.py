@@ -212,7 +212,7 @@ def manage() -> None:
 
 
 def find(tenant_id: UUID) -> TenantContext:
-    """Return the tenant by its global row; in a request of an end user, an application or a stranger by its own database.
+    """Return the tenant by its global row; in a request of an end user, an application or unknown caller by its database.
 
     Raises UnknownTenant, also for a deleted one, and what `read_with_record` raises.
     """

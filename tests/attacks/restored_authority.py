@@ -346,8 +346,8 @@ class SigningKey:
     survives = False
 
     def __init__(self, tenant: TestTenant) -> None:
-        self.tenant = tenant
-        self.token = own_token(make_client(tenant))
+        self.tenant, self.client = tenant, make_client(tenant)
+        self.token = own_token(self.client)
 
     def works(self) -> bool:
         signing.forget(self.tenant.id)  # a process reads the keys again after ten seconds

@@ -29,6 +29,7 @@ from tests.tenants.conftest import connect_to, run_command, throw_away
 from tests.tenants.conftest import second as second
 from tests.tenants.conftest import second_url as second_url
 from tests.tenants.test_consistency import found_about
+from tests.userflow.sessions.clients import own_token
 from tests.world import Api, TestTenant, build_tenant, capture_statements, sign_in_admin
 from userflow.accounts.models import EndUser
 
@@ -90,6 +91,10 @@ def test_undelete_brings_no_authority_back(home: TestTenant, settings: Any, tmp_
     run_command("restore_deleted_tenant", str(file))
     run_command("resume_tenant", slug)
     home.api.token = sign_in_admin(home.admin.username)["access_token"]
+    for withdrawn in scene.lost:
+        if isinstance(withdrawn, authority.SigningKey):
+            # The restore has ended the token of the client.
+            withdrawn.token = own_token(withdrawn.client)
     scene.revoke()
     run_command("delete_tenant", slug, yes=True)
     newest = file.read_bytes()

@@ -391,8 +391,7 @@ def test_migrate_tenants_marks_databases_of_earlier_releases(platform: Platform)
         raw.execute("DELETE FROM django_migrations WHERE name >= '0016' AND app = 'tenants'")
     with admin_connection(platform.database) as raw:
         raw.execute("UPDATE tenants_tenantdatabase SET schema_version = '' WHERE name = %s", [database])
-    # Served without a mark until then.
-    assert platform.get("/t/acme/jwks")[0] == 200
+    assert platform.get("/t/acme/jwks")[0] == 503
     assert platform.run("migrate_tenants").code == 0
     with admin_connection(database) as raw:
         assert raw.execute("SELECT count(*) FROM tenants_tenantrecord WHERE tenant_id IS NOT NULL").fetchone() == (1,)

@@ -37,12 +37,12 @@ def lock(request: pytest.FixtureRequest) -> Iterator[Callable[[str], None]]:
         row = DataKey.objects.filter(pk=owner)
         kept.append(row.values("owner", "ring_key_id", "wrapped").get())
         row.update(**LOST[request.param]) if request.param in LOST else row.delete()
-        keys.forget()
+        keys.forget(owner)
 
     yield lose
     for row in kept:
-        DataKey.objects.update_or_create(owner=row.pop("owner"), defaults=row)
-    keys.forget()
+        keys.forget(owner := row.pop("owner"))
+        DataKey.objects.update_or_create(owner=owner, defaults=row)
     signing.forget()
 
 

@@ -5,24 +5,24 @@ So no request of a client or its users writes to the global database. A process 
 
 import threading
 import time
+from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
 import structlog
 from django.db import DatabaseError, InterfaceError
+from django.db.models import Q
+from django.db.models.functions import Now
 from psycopg import Error as DriverError
 
-from identity_platform.postgresql.statements import execute
 from tenants import operating_modes
+from userflow.accounts.models import Client
 
 log = structlog.get_logger("identity.clients")
 
 # The stored time is exact to a minute: to store each use would cost too much.
 _STORE_AGAIN_SECONDS: Final = 60.0
-_STORE: Final = (
-    "UPDATE userflow_client SET last_used_at = now() WHERE id = ANY(%s)"
-    " AND (last_used_at IS NULL OR last_used_at < now() - interval '1 minute')"
-)
+_EXACT_TO: Final = timedelta(seconds=_STORE_AGAIN_SECONDS)
 _lock = threading.Lock()
 _noted: set[UUID] = set()
 _stored_at: dict[UUID, float] = {}
@@ -46,7 +46,8 @@ def store(**_: object) -> None:
             _noted.clear()
             return
         try:
-            execute("default", _STORE, [due])
+            is_older = Q(last_used_at=None) | Q(last_used_at__lt=Now() - _EXACT_TO)
+            Client.objects.filter(is_older, pk__in=due).update(last_used_at=Now())
         except (DatabaseError, InterfaceError, DriverError) as problem:
             # The next round does.
             log.warning("client_uses_not_stored", clients=len(due), cause=type(problem).__name__)

@@ -1860,8 +1860,9 @@ export interface paths {
         };
         /**
          * Check that database and cache are available.
-         * @description 503 if the global database is not, or if it was restored and not adopted (`fenced`). Without the cache requests
-         *     are still served (`degraded`). Tenant databases are not checked.
+         * @description 503 if the global database was restored and not adopted (`fenced`), or is unavailable and has never been read. While
+         *     it is unavailable, end users and applications are served, operators and tenant admins are not (`degraded`). Without
+         *     the cache all are served (`degraded`). Tenant databases are not checked.
          *     Needs no access token.
          */
         get: operations["checkReadiness"];
@@ -6434,7 +6435,7 @@ export interface components {
              */
             fenced: string;
             /**
-             * @description ready, degraded (200: only the cache is unavailable) or not_ready (503)
+             * @description ready, degraded (200: cache or global database are unavailable, users are served) or not_ready (503)
              * @example ready
              */
             status: string;

@@ -317,7 +317,7 @@ def test_missing_data_key_stops_no_other_trail(new_tenant: Callable[[], TestTena
     for tenant in (sound, broken):
         fill(tenant, 5)
     DataKey.objects.filter(owner=str(broken.id)).delete()
-    keys.forget()
+    keys.forget(str(broken.id))
     _, problems = audit_trails.seal_all(wait=120)
     assert f"{broken.slug}: its data key is missing or cannot be decrypted" in problems
     assert audit_trails.verify(owner(sound)).unsealed == 0
