@@ -12,7 +12,11 @@ import psycopg
 import pytest
 from django.db import connection
 
+from tests.openid.sign_in_domains import sign_in_domain
 from tests.registry.processes import Server
+from tests.userflow.domains.conftest import _dns_server as _dns_server
+from tests.userflow.domains.conftest import name_server as name_server
+from tests.userflow.domains.dns_server import DnsServer
 from tests.userflow.sessions.clients import basic, make_client
 from tests.world import PASSWORD, Api, TestTenant, User
 
@@ -125,3 +129,17 @@ def test_unknown_names_are_unavailable(caller: Caller) -> None:
     with outage():
         assert caller.server.call("GET", "/t/another/jwks").status_code == 503
     assert caller.server.call("GET", "/t/another/jwks").status_code == 404
+
+
+def test_domains_lead_to_their_tenant(caller: Caller, name_server: DnsServer) -> None:
+    former, present = (sign_in_domain(caller.tenant, name_server) for _ in range(2))
+
+    def statuses() -> list[int]:
+        return [caller.server.call("GET", "/signin", headers={"Host": row["domain"]}).status_code for row in rows]
+
+    rows = (present, former)
+    assert statuses() == [200, 302]
+    with outage():
+        assert statuses() == [200, 302]
+        unknown = caller.server.call("GET", "/signin", headers={"Host": "another.example"})
+        assert unknown.status_code == 503

@@ -1,5 +1,6 @@
 """The caller of a request: the subject of its token, as stored now."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypedDict, TypeGuard
@@ -111,6 +112,8 @@ class Principal:
     access_token_seconds: int | None = None
     # Algorithm that signs them.
     access_token_alg: str = "ES256"
+    # An end user's record, if the request has read it with the state of the session (`userflow.profile.queries`).
+    record: Mapping[str, object] | None = None
 
     is_authenticated = True
     is_anonymous = False

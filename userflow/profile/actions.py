@@ -31,13 +31,7 @@ def read_profile(*, of: Principal) -> dict[str, object]:
     """Return the caller's record with roles, groups, permissions and factors. Raises NotAllowed (a client, which has no user; a
     third-party application)."""
     _require_user(of)
-    record: Mapping[str, object] | None
-    if of.kind == END_USER:
-        assert of.tenant_id is not None  # an end user always has a tenant
-        with in_tenant(of.tenant_id, Purpose.READ):
-            record = queries.end_user_profile(of.id)
-    else:
-        record = AdminUser.objects.filter(pk=of.id).values(*ADMIN_COLUMNS).first()
+    record = _stored_record(of) if of.record is None else of.record
     if record is None:  # erased since the token was checked
         raise UnknownUser
     return {
@@ -70,6 +64,15 @@ def update_profile(
     else:
         update_admin_user(user_id=of.id, by=of, changes=changes, proof=proof)
     return read_profile(of=of)
+
+
+def _stored_record(principal: Principal) -> Mapping[str, object] | None:
+    if principal.kind != END_USER:
+        record: Mapping[str, object] | None = AdminUser.objects.filter(pk=principal.id).values(*ADMIN_COLUMNS).first()
+        return record
+    assert principal.tenant_id is not None  # an end user always has a tenant
+    with in_tenant(principal.tenant_id, Purpose.READ):
+        return queries.end_user_profile(principal.id)
 
 
 def _require_user(principal: Principal) -> None:

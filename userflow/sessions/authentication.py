@@ -55,13 +55,17 @@ class BearerAuthentication(BaseAuthentication):
         try:
             claims = claims_of(token)
             check_binding(request, scheme, token, claims)
-            principal = principal_of(claims)
+            principal = self.read_principal(request, claims)
         except (InvalidToken, SessionInactive, ValueError) as problem:
             raise AccessTokenInvalid from problem
         set_actor(principal.kind, str(principal.id), principal.client_id, actor_tenant_id=principal.tenant_id)
         if not principal.meets_policy() and not _takes_any_level(request):
             raise EmailNotVerified if principal.must_verify_email else FactorRequired
         return principal, claims
+
+    def read_principal(self, request: Request, claims: Claims) -> Principal:
+        """Return the principal of the token as stored now. Raises as `principal_of`."""
+        return principal_of(claims)
 
     def authenticate_header(self, request: Request) -> str:
         return "Bearer"

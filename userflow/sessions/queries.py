@@ -188,9 +188,14 @@ FROM {lookup.RECORD_TABLE} r LEFT JOIN userflow_tenantclient c ON c.id = %(clien
   ON n.id = %(sid)s AND u.id = %(sub)s AND u.active AND n.ended_at IS NULL AND n.expires_at > now()
 """
 END_USER_STATE = f"SELECT {lookup.RECORD_COLUMNS}, {_CLIENT_STATE}, {_STATE} {_FROM_RECORD}"
-END_USER_STATE_AND_SESSION = (
-    f"SELECT {lookup.RECORD_COLUMNS}, {_CLIENT_STATE}, {_STATE}, {SESSION.of('n')}, {USER.of('u')} {_FROM_RECORD}"
-)
+
+
+def end_user_state_and(columns: str) -> str:
+    """Return END_USER_STATE with further columns of the session `n` and its user `u`, for `verify.principal_and`."""
+    return f"SELECT {lookup.RECORD_COLUMNS}, {_CLIENT_STATE}, {_STATE}, {columns} {_FROM_RECORD}"
+
+
+END_USER_STATE_AND_SESSION = end_user_state_and(f"{SESSION.of('n')}, {USER.of('u')}")
 STATE_WIDTH = 12
 # A client that asks about a token, and the state of that: CLIENT_STATE and END_USER_STATE.
 INTROSPECTION = f"""

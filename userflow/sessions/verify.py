@@ -184,9 +184,17 @@ def _read_session(claims: Claims, statement: str) -> tuple[lookup.TenantContext,
 
 def session_of(claims: Claims) -> tuple[Principal, EndUserSession]:
     """Return the principal of an end user's token with its session and user, as stored now. Raises as `principal_of`."""
-    tenant, limits, columns = _read_session(claims, END_USER_STATE_AND_SESSION)
-    principal = _end_user_of(claims, tenant, limits, columns[:STATE_WIDTH])
-    return principal, session_with_user(columns[STATE_WIDTH:])
+    principal, columns = principal_and(claims, END_USER_STATE_AND_SESSION)
+    return principal, session_with_user(columns)
+
+
+def principal_and(claims: Claims, statement: str) -> tuple[Principal, Sequence[Any]]:
+    """Return the principal of an end user's token, and the further columns of a statement of `end_user_state_and`.
+
+    Raises as `principal_of`.
+    """
+    tenant, limits, columns = _read_session(claims, statement)
+    return _end_user_of(claims, tenant, limits, columns[:STATE_WIDTH]), columns[STATE_WIDTH:]
 
 
 def _end_user(
