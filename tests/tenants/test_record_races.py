@@ -1,6 +1,7 @@
 """After the response to a change of a tenant or a client no request passes under the former state, in any process.
 
-Eight writers change four tenants while eight readers use them. TEST_RACE_ROUNDS=1000 for a thorough run.
+Eight writers change four tenants while eight readers use them (TEST_RACE_ROUNDS=1000 for a thorough run). And what a process
+leaves that is killed on its way is mended by one repair.
 """
 
 import itertools
@@ -10,15 +11,21 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from django.db import connection
 
+from tests.machine.conftest import within
 from tests.parallel import ROUNDS
 from tests.registry.processes import Answer, Server
-from tests.tenants.records import differing
+from tests.tenants.conftest import connect_to
+from tests.tenants.records import client_copies, differing, record_of
+from tests.tenants.test_consistency import check
 from tests.userflow.sessions.clients import FORM, basic, make_client
 from tests.world import PASSWORD, Api, TestTenant, User
 
@@ -180,3 +187,91 @@ def test_no_request_passes_under_a_former_state(
         assert target.gets_token()
         assert target.is_sent_to(PRESENT)
         assert differing(target.tenant) == []
+
+
+# --- a process that is killed -----------------------------------------------------------------------------------------
+
+SLEEPS = """
+CREATE FUNCTION sleep_at_commit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(120); RETURN NULL; END $$;
+CREATE CONSTRAINT TRIGGER sleep_at_commit AFTER UPDATE ON {0} DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+  EXECUTE FUNCTION sleep_at_commit();
+"""
+AWAKE = "DROP TRIGGER sleep_at_commit ON {0}; DROP FUNCTION sleep_at_commit()"
+END_SLEEPING = """
+SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+WHERE wait_event IN ('PgSleep', 'relation') AND datname = current_database()
+"""
+# The table of the change, globally and in the tenant's database.
+TABLES = {
+    "tenant": ("tenants_tenant", "tenants_tenantrecord"),
+    "client": ("userflow_client", "userflow_tenantclient"),
+}
+
+
+@contextmanager
+def global_commit_sleeps(table: str) -> Iterator[None]:
+    """Let a change wait at its global commit, when the tenant's database has it; end the transaction at the end."""
+    with connection.cursor() as cursor:
+        cursor.execute(SLEEPS.format(table))
+        try:
+            yield
+        finally:
+            cursor.execute(END_SLEEPING)
+            cursor.execute(AWAKE.format(table))
+
+
+@contextmanager
+def copy_waits(tenant: TestTenant, table: str) -> Iterator[None]:
+    """Let a change wait before it writes the copy; end the transaction at the end."""
+    with connect_to(tenant.row) as raw, raw.transaction():
+        raw.execute(f"LOCK TABLE {table} IN EXCLUSIVE MODE")
+        yield
+        raw.execute(END_SLEEPING)
+
+
+@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("has_copy", [False, True])
+def test_one_run_repairs_what_a_killed_process_has_left(
+    kind: str, has_copy: bool, tmp_path: Path, operator: Api, new_tenant: Callable[[], TestTenant]
+) -> None:
+    tenant = new_tenant()
+    client = make_client(tenant)
+    of_tenant = kind == "tenant"
+    path = f"/uflow/admin/tenants/{tenant.id}" if of_tenant else f"/clientms/tenants/{tenant.id}/clients/{client['id']}"
+    before = (record_of(tenant).revision, client_copies(tenant)[client["id"]].revision)
+    started = Server(tmp_path / "log", 1, TENANT_STATEMENT_TIMEOUT_MS="60000")
+    started.wait()
+    blocked = global_commit_sleeps(TABLES[kind][0]) if has_copy else copy_waits(tenant, TABLES[kind][1])
+
+    def change() -> None:
+        with suppress(OSError, HTTPException):
+            started.call("PATCH", path, {"name": "Killed"}, token=operator.token)
+
+    with blocked:
+        thread = threading.Thread(target=change)
+        thread.start()
+        assert within(30, lambda: is_waiting(tenant))
+        started.process.kill()
+        started.process.wait()
+        thread.join()
+    after = (record_of(tenant).revision, client_copies(tenant)[client["id"]].revision)
+    assert (after != before, len(differing(tenant))) == (has_copy, int(has_copy))
+    code, said = check(tenant, repair=True, yes=True)
+    assert code == 0, said
+    assert differing(tenant) == []
+    names = (record_of(tenant).name, client_copies(tenant)[client["id"]].name)
+    assert names == (tenant.name, client["name"])
+    assert operator.patch(path, {"name": "Changed"}).status_code == 200
+    assert differing(tenant) == []
+
+
+def is_waiting(tenant: TestTenant) -> bool:
+    """Return whether a change waits, in its global transaction or for the lock in the tenant's database."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event IN ('PgSleep', 'relation') AND datname IN (%s, %s))",
+            [connection.settings_dict["NAME"], tenant.row.database.name],
+        )
+        row = cursor.fetchone()
+        assert row is not None
+        return bool(row[0])
