@@ -14,7 +14,9 @@ def test_sign_in_with_a_password_is_three_requests_with_few_statements(tenant: T
         visitor.page = app.authorize(scope="openid profile email")
         return app
 
+    # The process then knows whose the client and the slug are.
     authorize(Visitor(tenant))
+    Visitor(tenant).opens("signin")
     visitor = Visitor(tenant)
     with capture_statements() as authorizing:
         app = authorize(visitor)
