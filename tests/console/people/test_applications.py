@@ -129,7 +129,7 @@ def test_user_page_statements_ignore_applications(tenant: TestTenant, staff: Sta
             assert staff.get(first.page).status_code == 200
         counted.append(seen.counts)
         Connection(tenant, first.person)
-    assert counted[0] == counted[1] == (7, 20)
+    assert counted[0] == counted[1] == (6, 21)
 
 
 def test_application_without_consent_is_disconnected(tenant: TestTenant, staff: Staff) -> None:
