@@ -344,8 +344,8 @@ def test_removed_permission_ends_with_next_call(tenant: TestTenant) -> None:
     service = Registry(tenant.api).create()
     caller = as_client(tenant, "services:credentials")
     assert caller.get(credentials_of(service)).status_code == 200
-    client = Client.objects.get(tenant_id=tenant.id, scopes=["services:credentials"])
-    change_client(client.pk, scopes=[])
+    for client in Client.objects.filter(tenant_id=tenant.id, scopes=["services:credentials"]):
+        change_client(client.pk, scopes=[])
     assert caller.get(credentials_of(service)).status_code == 403
 
 
