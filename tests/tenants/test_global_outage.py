@@ -4,7 +4,7 @@ import itertools
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -13,6 +13,7 @@ import psycopg
 import pytest
 from django.db import connection
 
+from tests.machine.conftest import within
 from tests.openid.sign_in_domains import sign_in_domain
 from tests.registry.processes import Server
 from tests.userflow.domains.conftest import _dns_server as _dns_server
@@ -39,6 +40,15 @@ def outage() -> Iterator[None]:
             yield
         finally:
             raw.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
+            connection.close()
+            # A pooler tries a database that was away again after some seconds only.
+            assert within(60, lambda: accepts_connections(parameters))
+
+
+def accepts_connections(parameters: dict[str, Any]) -> bool:
+    with suppress(psycopg.OperationalError), psycopg.connect(**parameters) as raw:
+        return raw.execute("SELECT 1").fetchone() == (1,)
+    return False
 
 
 @pytest.fixture
