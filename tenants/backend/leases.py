@@ -66,6 +66,8 @@ REFUSED_SECONDS: Final = 0.5
 _SURPLUS_SECONDS: Final = 30.0
 # How long a process that was refused makes others hand back what they do not use.
 _PRESSURE: Final = timedelta(seconds=30)
+# How long a request waits for the thread (REFUSED_SECONDS more): then it is as if the global database were away.
+_REPLY_SECONDS: Final = 1.0
 # How long the thread waits for a statement.
 _STATEMENT_SECONDS: Final = 3.0
 _READ_MODES_EVERY_SECONDS: Final = 1.0
@@ -209,9 +211,9 @@ class Leases:
         return servers.is_counted(key[0], key[1])
 
     def ask(self, key: Key, connect: Callable[[], TenantConnection], deadline: float) -> bool:
-        """Lease connections to the server of `key`; return whether there are any.
+        """Lease connections to the server of `key`; return whether there are any. Without a reply the process grants its own.
 
-        Raises psycopg.OperationalError if the global database does not respond until then, or the server is away.
+        Raises psycopg.OperationalError if the server is away, or the global database is and the limit of the server unknown.
         """
         server_id = key[0]
         if time.monotonic() < self._refused_until.get(server_id, 0.0):
@@ -219,19 +221,22 @@ class Leases:
         if self._is_global_away:
             # The thread may be waiting for the global database.
             return self._grant_alone(server_id, 1) == 1
-        reply = self._send(_Request(server_id), deadline)
+        reply = self._send(_Request(server_id), min(deadline, time.monotonic() + _REPLY_SECONDS))
+        if reply is None:
+            # The global database hangs, or has just been lost.
+            return self._grant_alone(server_id, 1) == 1
         if reply is Reply.UNKNOWN:
             # One connection that is not counted, once for each server: the reserved ones are for it too.
             reply = self._send(_Request(server_id, limit=_limit_of(connect())), deadline)
+            if reply is None:
+                raise OperationalError("The global database did not lease a connection in time.")
         return reply is Reply.GRANTED
 
-    def _send(self, request: _Request, deadline: float) -> Reply:
+    def _send(self, request: _Request, deadline: float) -> Reply | None:
         self._run_thread()
         self._requests.put(request)
         # A moment longer, so that a refusal at the end is told from a global database that is away.
         request.done.wait(max(0.0, deadline - time.monotonic()) + REFUSED_SECONDS)
-        if request.reply is None:
-            raise OperationalError("The global database did not lease a connection in time.")
         return request.reply
 
     def _run_thread(self) -> None:
