@@ -40,6 +40,8 @@ class Client(threading.Thread):
     """Sends requests of one tenant over one connection, turn after turn until it is told to end."""
 
     pause = PAUSE_SECONDS
+    # Before the first turn.
+    delay = 0.0
     # Without it, each request has a connection of its own: nginx closes idle ones when it is reloaded, and a request that is
     # sent just then is lost.
     keeps_connection = True
@@ -55,6 +57,7 @@ class Client(threading.Thread):
 
     def run(self) -> None:
         turn = 0
+        self.ended.wait(self.delay)
         while not self.ended.is_set():
             turn += 1
             self.take_turn(turn)
