@@ -79,7 +79,7 @@ class Target:
         return self._note(answer) == 200
 
     def is_sent_to(self, redirect_uri: str) -> bool:
-        """Return whether the authorization endpoint takes this address, whatever it responds to the request."""
+        """Return whether the authorization endpoint takes this address, with an error or not."""
         sent = {"client_id": self.application["client_id"], "response_type": "code", "redirect_uri": redirect_uri}
         headers = self._headers()
         answer = self.server.call("GET", f"/t/{self.slug}/authorize?{urlencode(sent)}", headers=headers)
