@@ -4,12 +4,16 @@ import importlib
 import os
 import sys
 
+import django
+
 from identity_platform.serving.server import bound, listen, load_before_forking, serve
 
 
 def main() -> None:
     module = sys.argv[1]
     importlib.import_module(module)
+    # Where the server listens it says which pages the apps have.
+    django.setup()
     with bound("127.0.0.1", int(os.environ["PORT"])) as listener:
         load_before_forking()
         listen(listener)
