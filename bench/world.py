@@ -17,6 +17,7 @@ from tenants.entering.schema import schema_version
 from tenants.lifecycle.capacity import main_server
 from tenants.models import Tenant, TenantDatabase
 from tenants.states import Purpose, State
+from userflow.accounts.client_records import CLIENTS
 from userflow.accounts.models import AdminUser, Client, EndUser
 from userflow.accounts.realms import ADMINS
 from userflow.admins.actions import create_admin_user
@@ -53,6 +54,14 @@ def grow(number: int, say: Say) -> None:
         if count % 50 == 0:
             say(f"tenant {count} of {number}")
         open_tenant(name=f"Tenant {count}")
+
+
+def register_redirect_uri(tenant: BenchTenant, uri: str) -> None:
+    """Let the tenant's default client use this redirect URI and no other."""
+    with CLIENTS.changing(tenant.tenant_id, tenant.client_id) as client:
+        assert client is not None
+        client.redirect_uris = [uri]
+        client.save(update_fields=["redirect_uris"])
 
 
 def tenants_with_database() -> int:

@@ -28,7 +28,6 @@ from bench.rounds import CONNECTIONS, Sample, Subject, middle
 from bench.run import Row, Run
 from bench.servers import Server
 from tenants.entering import lookup
-from userflow.accounts.models import Client
 from userflow.accounts.permissions_catalogue import EVERY_PERMISSION
 from userflow.accounts.principals import OPERATOR, Principal
 from userflow.clients.actions import create_client
@@ -234,7 +233,7 @@ def _tokens(server: Server, issuer: Issuer, email: str) -> dict[str, Any]:
 
 def _issuer(tenant: world.BenchTenant) -> Issuer:
     """Return the tenant with an application, which is its default client, and a back end."""
-    Client.objects.filter(pk=tenant.client_id).update(redirect_uris=[CALLBACK])
+    world.register_redirect_uri(tenant, CALLBACK)
     operator = Principal(OPERATOR, uuid4(), None, None, None, (), frozenset(EVERY_PERMISSION), auth_time=now())
     back_end, secret = create_client(
         tenant_id=tenant.tenant_id, by=operator, name="Back end", type="confidential", scopes=["services:read"]

@@ -21,7 +21,6 @@ from openid.browser import SESSION, cookie_name
 from tenants.entering import lookup
 from tenants.entering.context import in_tenant
 from tenants.states import Purpose
-from userflow.accounts.models import Client
 from userflow.signin.delivery import BrowserCookie
 from userflow.signin.password import sign_in_browser
 from userflow.signin.pipeline import SignedIn
@@ -159,7 +158,7 @@ def _hash_cost() -> float:
 
 
 def _signed_in(tenant: world.BenchTenant) -> Browser:
-    Client.objects.filter(pk=tenant.client_id).update(redirect_uris=[CALLBACK])
+    world.register_redirect_uri(tenant, CALLBACK)
     result = sign_in_browser(
         tenant_id=tenant.tenant_id, email=tenant.emails[0], password=world.PASSWORD, delivery=BrowserCookie()
     )
