@@ -92,13 +92,23 @@ class Client(threading.Thread):
             self.heard.slowest = max(self.heard.slowest, time.monotonic() - began)
             if not self.keeps_connection:
                 self._close()
-        self.heard.statuses[str(response.status)] += 1
+        self.heard.statuses[_status_with_code(response.status, said)] += 1
         return response.status, json.loads(said) if said and response.status < 300 else {}
 
     def _close(self) -> None:
         if self.connection is not None:
             self.connection.close()
         self.connection = None
+
+
+def _status_with_code(status: int, body: bytes) -> str:
+    """Return the status; of an error of the platform's servers with its code, which tells the cause."""
+    if status < 500:
+        return str(status)
+    try:
+        return f"{status} {json.loads(body)['code']}"
+    except (ValueError, KeyError, TypeError):
+        return str(status)
 
 
 def _is_closed(connection: HTTPConnection) -> bool:

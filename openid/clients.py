@@ -22,7 +22,7 @@ CLIENT = ModelColumns(TenantClient)
 _FIND_CLIENT = f"SELECT {CLIENT.of('c')} FROM userflow_tenantclient c WHERE c.id = %s AND c.active"
 _CLIENT_AND_TENANT = f"""
 SELECT {lookup.RECORD_COLUMNS}, c.id IS NOT NULL, {CLIENT.of("c")}
-FROM {lookup.RECORD_TABLE} r LEFT JOIN userflow_tenantclient c ON c.id = %s AND c.active
+FROM {lookup.RECORD_TABLE} r LEFT JOIN userflow_tenantclient c ON c.id = %s
 """
 
 
@@ -43,14 +43,17 @@ def find_client_with_tenant(client_id: str | None) -> tuple[TenantClient, Tenant
     if tenant_id is None:
         return None
     try:
-        tenant, (is_active, *columns) = lookup.read_with_record(tenant_id, _CLIENT_AND_TENANT, [UUID(client_id)])
+        tenant, (exists, *columns) = lookup.read_with_record(tenant_id, _CLIENT_AND_TENANT, [UUID(client_id)])
     except UnknownTenant:
-        is_active, columns = False, []
-    if not is_active:
+        exists, columns = False, []
+    if not exists:
         lookup.forget_client(UUID(client_id))
         return None
+    client = CLIENT.row(TENANT_ALIAS, columns)
+    if not client.active:
+        return None
     set_tenant(tenant_id, UUID(client_id))
-    return CLIENT.row(TENANT_ALIAS, columns), tenant
+    return client, tenant
 
 
 class ProtocolClient(ClientMixin):  # type: ignore[misc]  # Authlib is not typed

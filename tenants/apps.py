@@ -19,11 +19,12 @@ class TenantsConfig(AppConfig):
         from tenants import checks, metrics  # noqa: F401  # importing registers the checks
         from tenants.database_servers import transport  # noqa: F401  # importing registers the checks
         from tenants.entering import lookup
-        from tenants.journals import revocations
+        from tenants.journals import deliveries, revocations
         from tenants.records import reconciling
-        from tenants.signals import copies_needed, revocations_noted
+        from tenants.signals import copies_needed, rows_noted
 
-        revocations_noted.connect(revocations.deliver_noted)
+        deliveries.deliveries.register(revocations.deliver)
+        rows_noted.connect(deliveries.deliver_noted)
         copies_needed.connect(reconciling.apply_lagging)
         lookup.cache_per_request()
         add_collector("platform", metrics.collect)

@@ -33,9 +33,9 @@ sign_in_domain_changing: Final = Signal()
 # receiver raises nothing.
 tenant_migrated: Final = Signal()
 
-# Transactions of this thread have revoked something in a tenant, which has been left. Sent with `tenant_id`. A receiver raises
-# nothing.
-revocations_noted: Final = Signal()
+# Transactions of this thread have noted rows for the global database in a tenant, which has been left. Sent with `tenant_id`. A
+# receiver raises nothing.
+rows_noted: Final = Signal()
 
 # A request is about to read the copies in a tenant's database, which still have rights that were taken away while it was away.
 # Sent with `tenant_id`. A receiver writes the copies, or raises an error: then the request is not served.

@@ -7,7 +7,7 @@ from tenants.database_servers import server_health
 from tenants.database_servers.visits import Visits
 from tenants.errors import InstallationFenced
 from tenants.failure_reasons import why
-from tenants.journals import audit_trails, revocations
+from tenants.journals import audit_trails, deliveries
 from tenants.lifecycle import retention, warm_pool
 from tenants.middleware import rejections
 from tenants.records import reconciling
@@ -15,7 +15,7 @@ from tenants.records import reconciling
 log = structlog.get_logger("identity.tenants")
 
 SEAL, PURGE, CHECK = "seal_audit_trails", "purge_expired_rows", "check_database_servers"
-DELIVER, RECORDS = "deliver_revocations", "apply_records"
+DELIVER, RECORDS = "deliver_noted_rows", "apply_records"
 _SEALING = Visits()
 _RECORDS = reconciling.Round()
 
@@ -79,15 +79,15 @@ def check_servers(context: TaskContext) -> None:
 
 
 @periodic_task(DELIVER)
-def deliver_revocations(context: TaskContext) -> None:
-    """Deliver revocations to the journal that the processes which made them could not deliver."""
+def deliver_noted_rows(context: TaskContext) -> None:
+    """Deliver revocations and entries of the index of end users that wait in tenants' databases."""
     try:
-        if problems := revocations.deliver_all(stop=context.should_abort):
+        if problems := deliveries.deliver_all(stop=context.should_abort):
             PROBLEMS.labels(DELIVER).inc()
-            log.warning("revocations_not_delivered", tenants=len(problems), first=problems[0])
+            log.warning("noted_rows_not_delivered", tenants=len(problems), first=problems[0])
     except Exception as problem:
         PROBLEMS.labels(DELIVER).inc()
-        log.warning("revocations_not_delivered", cause=why(problem))
+        log.warning("noted_rows_not_delivered", cause=why(problem))
 
 
 @periodic_task(RECORDS)

@@ -12,6 +12,7 @@ class UserflowConfig(AppConfig):
     def ready(self) -> None:
         from identity_platform.signals import worker_resting
         from tenants.consistency.findings import comparisons, examinations
+        from tenants.journals.deliveries import deliveries
         from tenants.records.reconciling import projections
         from tenants.signals import (
             tenant_created,
@@ -34,16 +35,17 @@ class UserflowConfig(AppConfig):
         from userflow.sessions.missing_keys import create_missing_keys
         from userflow.signals import end_user_activity_set, mail_queued
         from userflow.signin.remembered_browsers import forget_devices_of_tenant
+        from userflow.user_index import entries
         from userflow.user_index.actions import follow_restore
-        from userflow.user_index.entries import remove_tenant
         from userflow.webhooks.logout_tokens import end_sessions_before_resuming
 
         worker_resting.connect(client_uses.store)
         examinations.register(consistency.examine)
         comparisons.register(find_unrecorded)
         projections.register(lambda: CLIENTS)
+        deliveries.register(entries.deliver)
         tenant_created.connect(create_default_client)
-        tenant_forgotten.connect(remove_tenant)
+        tenant_forgotten.connect(entries.remove_tenant)
         tenant_migrated.connect(create_missing_keys)
         tenant_restored.connect(create_missing_keys)
         tenant_restored.connect(follow_restore)

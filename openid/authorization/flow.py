@@ -7,6 +7,7 @@ twice without leaving the order: the code is issued only when no step is left.
 from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
 
 from django.db.models import Q
 from django.utils.timezone import now
@@ -134,15 +135,21 @@ def complete(pending: PendingRequest, session: EndUserSession | None) -> Authori
     step = next_step(pending, session)
     if session is None or step is not Step.DONE:
         raise StepRequired(step)
-    if pending.digest is None and pending.pushed_digest is None:
-        # Nothing else is written, so the code needs no transaction.
-        return pending.response(code=new_code(session, client_id=pending.client.pk, parameters=pending.parameters))
-    with tenant_atomic():
-        _finish(pending)
-        if pending.parameters.device:
+    if pending.parameters.device:
+        with tenant_atomic():
+            _finish(pending)
             approve(pending.parameters, session)
-            return pending.device_page(approved=True)
-        code = new_code(session, client_id=pending.client.pk, parameters=pending.parameters)
+        return pending.device_page(approved=True)
+    issue_code = partial(new_code, session, client_id=pending.client.pk, parameters=pending.parameters)
+    if pending.pushed_digest is None:
+        # One statement needs no transaction.
+        code = issue_code(request_digest=pending.digest)
+    else:
+        with tenant_atomic():
+            _finish(pending)
+            code = issue_code()
+    if code is None:
+        raise RequestExpired
     return pending.response(code=code)
 
 

@@ -14,18 +14,31 @@ from identity_platform.postgresql.model_columns import ModelColumns
 from identity_platform.postgresql.statements import execute, fetch_row
 from identity_platform.postgresql.values import SqlValue
 from openid.authorization.parameters import Parameters
-from openid.models import AuthorizationCode
+from openid.clients import CLIENT
+from openid.models import AuthorizationCode, AuthorizationRequest
 from tenants.entering.target import TENANT_ALIAS
+from userflow.accounts.models import TenantClient
 from userflow.accounts.session_models import EndUserSession
 from userflow.sessions.queries import SESSION, USER, session_with_user
 
 CODE_SECONDS: Final = 60
+# Of two tabs that finish one request, the second waits for the first and finds it gone.
 _STORE_CODE = """
+WITH finished AS (
+  DELETE FROM openid_authorizationrequest WHERE digest = %(request_digest)s::bytea RETURNING 1
+)
 INSERT INTO openid_authorizationcode (digest, client_id, session_id, user_id, redirect_uri, code_challenge, dpop_jkt, scopes,
   audiences, id_token_claims, userinfo_claims, nonce, created_at, expires_at)
-VALUES (%(digest)s, %(client_id)s, %(session_id)s, %(user_id)s, %(redirect_uri)s, %(code_challenge)s, %(dpop_jkt)s,
+SELECT %(digest)s, %(client_id)s, %(session_id)s, %(user_id)s, %(redirect_uri)s, %(code_challenge)s, %(dpop_jkt)s,
   %(scopes)s, %(audiences)s, %(id_token_claims)s, %(userinfo_claims)s, %(nonce)s, now(),
-  now() + make_interval(secs => %(seconds)s))
+  now() + make_interval(secs => %(seconds)s)
+WHERE %(request_digest)s::bytea IS NULL OR EXISTS (SELECT FROM finished)
+"""
+_REQUEST = ModelColumns(AuthorizationRequest)
+_FIND_REQUEST = f"""
+SELECT {_REQUEST.of("a")}, {CLIENT.of("c")}
+FROM openid_authorizationrequest a JOIN userflow_tenantclient c ON c.id = a.client_id AND c.active
+WHERE a.digest = %s AND NOT a.pushed AND a.browser_digest = %s AND a.expires_at > now()
 """
 _CODE = ModelColumns(AuthorizationCode)
 # Of two requests with one code, one changes the row; the other one waits for it and then finds the code used. The id of the
@@ -70,9 +83,20 @@ def store_request(values: dict[str, SqlValue]) -> bool:
     return bool(execute(TENANT_ALIAS, _STORE_REQUEST, {**values, "purged": PURGED_AT_ONCE}))
 
 
-def new_code(session: EndUserSession, *, client_id: UUID, parameters: Parameters) -> str:
+def find_request(digest: bytes, browser_digest: bytes) -> tuple[AuthorizationRequest, TenantClient] | None:
+    """Return a request that this browser has brought, with its client; None if it is gone or its client is not active."""
+    row = fetch_row(TENANT_ALIAS, _FIND_REQUEST, [digest, browser_digest])
+    if row is None:
+        return None
+    return _REQUEST.row(TENANT_ALIAS, row[: len(_REQUEST)]), CLIENT.row(TENANT_ALIAS, row[len(_REQUEST) :])
+
+
+def new_code(
+    session: EndUserSession, *, client_id: UUID, parameters: Parameters, request_digest: bytes | None = None
+) -> str | None:
     """Store a code for the user of this browser session and return it: 256 bits, used once within a minute.
 
+    With `request_digest` that request ends with it: None is returned if it was finished meanwhile.
     RFC 6749 section 4.1.2, RFC 9700 section 2.1.1.
     """
     code = new_token()
@@ -90,9 +114,9 @@ def new_code(session: EndUserSession, *, client_id: UUID, parameters: Parameters
         "userinfo_claims": _as_json(parameters.userinfo_claims),
         "nonce": parameters.nonce,
         "seconds": CODE_SECONDS,
+        "request_digest": request_digest,
     }
-    execute(TENANT_ALIAS, _STORE_CODE, values)
-    return code
+    return code if execute(TENANT_ALIAS, _STORE_CODE, values) else None
 
 
 def use_code(digest: bytes, client_id: UUID, *, opened_id: UUID) -> AuthorizationCode | None:

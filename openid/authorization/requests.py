@@ -15,7 +15,7 @@ from django.utils.timezone import now
 from identity_platform.crypto import hash_token, new_token
 from identity_platform.postgresql.values import SqlValue
 from openid.authorization.parameters import Parameters, Sent, is_plain, read_parameters, requested_response_mode
-from openid.authorization.queries import store_request
+from openid.authorization.queries import find_request, store_request
 from openid.authorization.responses import QUERY, SIGNED, SIGNED_MODES, AuthorizationResponse
 from openid.clients import find_client
 from openid.errors import RequestExpired, RequestRejected
@@ -265,13 +265,10 @@ def _pushed(tenant: TenantContext, client: TenantClient, handle: str) -> Pending
 
 def pending_request(handle: str, browser: str) -> PendingRequest:
     """Return the request of this handle, if this browser has brought it. Call it inside the tenant. Raises RequestExpired."""
-    tenant = current_tenant()
-    row = AuthorizationRequest.objects.filter(
-        digest=hash_token(handle), pushed=False, browser_digest=cookie_digest(browser), expires_at__gt=now()
-    ).first()
-    client = find_client(tenant, row.client_id) if row else None
-    if row is None or client is None:
+    request_with_client = find_request(hash_token(handle), cookie_digest(browser))
+    if request_with_client is None:
         raise RequestExpired
+    row, client = request_with_client
     parameters = Parameters.from_json(row.parameters)
     # The client may have changed since the request began.
     if parameters.device:
@@ -282,7 +279,7 @@ def pending_request(handle: str, browser: str) -> PendingRequest:
     if not may:
         raise RequestExpired
     return PendingRequest(
-        tenant,
+        current_tenant(),
         client,
         parameters,
         created_at=row.created_at,

@@ -28,12 +28,12 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
     connection: TenantConnection | None
     target: DatabaseTarget | None = None
-    # Tenants whose transactions have revoked something, until `in_tenant` sends `revocations_noted`.
-    revoked_in: set[UUID]
+    # Tenants whose triggers have noted rows for the global database, until `in_tenant` sends `rows_noted`.
+    noted_in: set[UUID]
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.revoked_in = set()
+        self.noted_in = set()
 
     def connect(self) -> None:
         """Take a connection to the entered tenant. Pooled connections need no SET and no round trip."""
@@ -77,7 +77,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
         params |= {"dbname": target.database, "cursor_factory": BoundByServer if by_server else BoundByClient}
         fences.require()
         raw = TenantConnection.connect(**params, autocommit=True)
-        raw.watch_revocations()
+        raw.watch_noted_rows()
         if target.tenant_id is not None:
             # Once per connection: requests that find one in the pool pay nothing.
             try:
@@ -108,10 +108,10 @@ class DatabaseWrapper(base.DatabaseWrapper):
         raw, target = self.connection, self.target
         self.connection = self.target = None
         assert target is not None  # set together with the connection
-        if raw.has_noted_revocations:
-            raw.has_noted_revocations = False
+        if raw.has_noted_rows:
+            raw.has_noted_rows = False
             if target.tenant_id is not None:
-                self.revoked_in.add(target.tenant_id)
+                self.noted_in.add(target.tenant_id)
         if target.direct:
             raw.close()
         else:

@@ -24,8 +24,8 @@ _LEAVES_STATE = re.compile(
 )
 
 
-# What the triggers of `tenants.journals.revocations` tell, once in a transaction.
-REVOCATION_NOTED: Final = "identity: revocation noted"
+# What triggers tell, once in a transaction that has noted rows for the global database (`tenants.journals.deliveries`).
+ROWS_NOTED: Final = "identity: revocation noted"
 
 
 class TenantConnection(TimeoutConnection):
@@ -34,18 +34,18 @@ class TenantConnection(TimeoutConnection):
     leaves_state: bool = False
     # When it was given back to the pool (`time.monotonic()`).
     idle_since: float = 0.0
-    # Whether triggers have noted revocations since it was taken from the pool (`tenants.journals.revocations`).
-    has_noted_revocations: bool = False
+    # Whether triggers have noted rows since it was taken from the pool (`tenants.journals.deliveries`).
+    has_noted_rows: bool = False
 
-    def watch_revocations(self) -> None:
+    def watch_noted_rows(self) -> None:
         """Take the message of the triggers from now on."""
         # A weak reference, so that a connection that is lost is closed at once.
-        self.add_notice_handler(partial(_note_revocation, ref(self)))
+        self.add_notice_handler(partial(_see_noted_rows, ref(self)))
 
 
-def _note_revocation(connection: "ref[TenantConnection]", message: Diagnostic) -> None:
-    if message.message_primary == REVOCATION_NOTED and (raw := connection()) is not None:
-        raw.has_noted_revocations = True
+def _see_noted_rows(connection: "ref[TenantConnection]", message: Diagnostic) -> None:
+    if message.message_primary == ROWS_NOTED and (raw := connection()) is not None:
+        raw.has_noted_rows = True
 
 
 def _track(connection: object, query: object) -> None:

@@ -13,9 +13,9 @@ from identity_platform.postgresql.forbidden_writes import forbid_writes
 from tenants import operating_modes
 from tenants.entering import lookup
 from tenants.entering.lookup import TenantContext
-from tenants.entering.target import TENANT_ALIAS, current_target, in_target, take_noted_revocations
+from tenants.entering.target import TENANT_ALIAS, current_target, in_target, take_noted
 from tenants.errors import NoActiveTenant, TenantBehind
-from tenants.signals import revocations_noted
+from tenants.signals import rows_noted
 from tenants.states import Purpose
 
 log = structlog.get_logger("identity.tenants")
@@ -54,8 +54,8 @@ def in_tenant(tenant_id: UUID, purpose: Purpose = Purpose.WRITE) -> Iterator[Ten
         raise
     finally:
         _entered.reset(token)
-        for noted in take_noted_revocations():
-            revocations_noted.send(sender=in_tenant, tenant_id=noted)
+        for noted in take_noted():
+            rows_noted.send(sender=in_tenant, tenant_id=noted)
 
 
 def tenant_atomic() -> AbstractContextManager[None]:

@@ -211,15 +211,21 @@ def manage() -> None:
         request.is_managing = True
 
 
+def is_managing() -> bool:
+    """Return whether a request of an operator or a tenant admin, a job or a command runs here, and no other request."""
+    request = _request.get()
+    return request is None or request.is_managing
+
+
 def find(tenant_id: UUID) -> TenantContext:
     """Return the tenant by its global row; in a request of an end user, an application or unknown caller by its database.
 
     Raises UnknownTenant, also for a deleted one, and what `read_with_record` raises.
     """
-    request = _request.get()
-    if request is None or request.is_managing:
+    if is_managing():
         return find_row(tenant_id)
-    if tenant_id in request.tenants:
+    request = _request.get()
+    if request is not None and tenant_id in request.tenants:
         return request.tenants[tenant_id]
     return remember(read_with_record(tenant_id, f"SELECT {RECORD_COLUMNS} FROM {RECORD_TABLE} r")[0])
 
@@ -337,7 +343,7 @@ def find_by_slug(slug: str) -> TenantContext:
         partial(_tenant_of_slug, name),
         lambda tenant: tenant.slug.lower() == name,
         # A former slug is reserved to its tenant.
-        had_name=lambda tenant: True,
+        may_have_had_name=True,
     )
 
 
@@ -351,13 +357,13 @@ def find_by_domain(domain: str) -> TenantContext:
         routes.Names.DOMAIN,
         domain,
         read,
-        lambda tenant: tenant.sign_in_domain == domain,
-        had_name=partial(_still_serves, domain),
+        lambda tenant: tenant.sign_in_domain == domain or _still_serves(domain, tenant),
+        may_have_had_name=False,
     )
 
 
 def _still_serves(domain: str, tenant: TenantContext) -> bool:
-    """Return whether the pages of the domain lead to the tenant, also of a former sign-in domain that it still has."""
+    """Return whether the domain is a former sign-in domain that the tenant still has."""
     with in_target(tenant.target):
         row = fetch_row(TENANT_ALIAS, f"SELECT %s = ANY(served_domains) FROM {RECORD_TABLE}", [domain])
     return bool(row[0])
@@ -369,11 +375,11 @@ def _named(
     read: Callable[[], UUID | None],
     has_name: Callable[[TenantContext], bool],
     *,
-    had_name: Callable[[TenantContext], bool],
+    may_have_had_name: bool,
 ) -> TenantContext:
     """Return the tenant of a slug or a domain. What it leads to is read again unless the tenant's record has it.
 
-    While the global database is away, a tenant that `had_name` has it still.
+    While the global database is away, a tenant that may have had it before has it still.
     """
     tenant_id = routes.tenant_named(names, name, read)
     if tenant_id is None:
@@ -388,7 +394,7 @@ def _named(
         present = routes.named_again(names, name, read)
     except (OperationalError, InterfaceError):
         connection.close_if_unusable_or_obsolete()
-        if tenant is None or not had_name(tenant):
+        if tenant is None or not may_have_had_name:
             raise
         present = tenant_id
     if present is None:

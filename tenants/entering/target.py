@@ -39,7 +39,7 @@ class _PooledConnection(Protocol):
     """What `tenants.backend.base.DatabaseWrapper` adds to Django's wrapper. The backend imports this module."""
 
     in_atomic_block: bool
-    revoked_in: set[UUID]
+    noted_in: set[UUID]
 
     def release(self) -> None: ...
 
@@ -60,12 +60,12 @@ def current_target() -> DatabaseTarget:
     return target
 
 
-def take_noted_revocations() -> set[UUID]:
-    """Return the tenants whose databases this thread has left after transactions that revoked something, once."""
+def take_noted() -> set[UUID]:
+    """Return the tenants whose databases this thread has left after transactions that noted rows, once."""
     wrapper = cast(_PooledConnection, connections[TENANT_ALIAS])
-    noted = wrapper.revoked_in
+    noted = wrapper.noted_in
     if noted:
-        wrapper.revoked_in = set()
+        wrapper.noted_in = set()
     return noted
 
 

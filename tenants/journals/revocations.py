@@ -1,13 +1,12 @@
 """The journal of revocations: what a restored database must not have again. Restoring brings data back, never authority.
 
 Triggers write a row beside each revocation, in its transaction (`UndeliveredRevocation`), so no statement can pass them by. The
-row is delivered to the journal in the global database when the tenant is left, at the latest by the periodic task or before a
-backup, a restore and a deletion. Until then it is lost together with the tenant's database, which is the accepted race.
+row is delivered to the journal in the global database (`tenants.journals.deliveries`), within a second or two. Until then it is
+lost together with the tenant's database, which is the accepted race.
 """
 
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -27,14 +26,12 @@ from tenants.entering.context import in_tenant
 from tenants.entering.router import GLOBAL_ALIAS, lives_in_tenant
 from tenants.entering.target import TENANT_ALIAS, DatabaseTarget, in_target
 from tenants.failure_reasons import why
-from tenants.models import JournaledRevocation, TenantDatabase, UndeliveredRevocation
-from tenants.states import Purpose, allowing
+from tenants.models import JournaledRevocation, UndeliveredRevocation
+from tenants.states import Purpose
 
 log = structlog.get_logger("identity.tenants")
 
 AT_ONCE: Final = 1000
-# What a request delivers at most of a change of many rows; the periodic task delivers the rest.
-MOST_BATCHES: Final = 3
 
 # With arrays, as the ORM passes each value as a parameter. An older entry never replaces a newer one: a restored database may
 # still have it to deliver.
@@ -56,51 +53,21 @@ def declared() -> Iterator[tuple[type[Model], Revocation]]:
 # --- delivering ------------------------------------------------------------------------------------------------------
 
 
-def deliver(tenant_id: UUID, *, batches: int | None = None) -> int:
-    """Deliver the revocations that wait in the tenant's database; return how many. Safe to call concurrently.
+def deliver(tenant_id: UUID, *, batches: int | None = None) -> bool:
+    """Deliver revocations that wait in the tenant's database; return whether more wait. Safe to call concurrently.
 
     Raises UnknownTenant, TenantSuspended, TenantBusy, DataKeyLocked, and errors of either database.
     """
-    delivered = 0
     with in_tenant(tenant_id, Purpose.RECORD):
         while batches is None or batches > 0:
             rows = list(UndeliveredRevocation.objects.order_by("pk")[:AT_ONCE])
             _store(tenant_id, rows)
             if rows:
                 UndeliveredRevocation.objects.filter(pk__in=[row.pk for row in rows]).delete()
-            delivered += len(rows)
             if len(rows) < AT_ONCE:
-                break
+                return False
             batches = None if batches is None else batches - 1
-    return delivered
-
-
-def deliver_all(*, tenants: Collection[UUID] | None = None, stop: Any = lambda: False) -> list[str]:
-    """Deliver what waits in any tenant's database; return error messages. `stop` returns whether to end early."""
-    mappings = TenantDatabase.objects.filter(status__in=allowing(Purpose.RECORD)).select_related("tenant")
-    problems = []
-    for mapping in mappings if tenants is None else mappings.filter(pk__in=tenants):
-        if stop():
-            break
-        try:
-            deliver(mapping.pk)
-        except Exception as problem:
-            problems.append(f"{mapping.tenant.slug}: {why(problem)}")
-    return problems
-
-
-def deliver_noted(sender: object, *, tenant_id: UUID, **_: object) -> None:
-    """Deliver what transactions of this process have just revoked; a receiver of `revocations_noted`."""
-    # After the caller's transaction in the global database: its rollback would take back what is delivered.
-    transaction.on_commit(partial(_deliver_or_log, tenant_id), using=GLOBAL_ALIAS)
-
-
-def _deliver_or_log(tenant_id: UUID) -> None:
-    try:
-        deliver(tenant_id, batches=MOST_BATCHES)
-    except Exception as problem:
-        # The revocation itself is committed, and waits beside it: the periodic task delivers it.
-        log.warning("revocations_not_delivered", tenant=str(tenant_id), cause=why(problem), next="deliver_revocations")
+    return True
 
 
 def deliver_read_only(tenant_id: UUID, database: DatabaseTarget) -> None:

@@ -137,7 +137,7 @@ TASKS: Final[Mapping[str, str]] = {
     "seal_audit_trails": "seals the chain of events",
     "purge_expired_rows": "deletes what is past its time",
     "check_database_servers": "measures",
-    "deliver_revocations": "writes what was revoked to the journal",
+    "deliver_noted_rows": "writes what was revoked to the journal, and who exists to the index",
     "apply_records": "writes what the global database has of tenants and clients into their databases",
     "synchronize_directories": "runs the stored configuration, whose change has asked",
     "check_domains": "looks DNS up; takes lost domains away after a week",

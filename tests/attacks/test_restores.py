@@ -20,7 +20,7 @@ from mfa.totp.models import EndUserTotpSecret
 from tenants import keys
 from tenants.entering.context import in_tenant
 from tenants.entering.target import TENANT_ALIAS
-from tenants.journals import audit_trails, revocations
+from tenants.journals import audit_trails, deliveries
 from tenants.lifecycle import retention
 from tenants.models import DatabaseServer, JournaledRevocation, UndeliveredRevocation
 from tests.attacks import restored_authority as authority
@@ -296,7 +296,7 @@ def test_revocations_wait_for_the_global_database(home: TestTenant) -> None:
     with locked_journal():
         person.revoke()
     assert waiting(home) == 1
-    assert revocations.deliver_all(tenants=[home.id]) == []
+    assert deliveries.deliver_all(tenants=[home.id]) == []
     assert (waiting(home), journaled(home)) == (0, ["deactivated user"])
 
 

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 from django.db import connection
 
+from tenants.journals import deliveries
 from tests.machine.conftest import within
 from tests.openid.sign_in_domains import sign_in_domain
 from tests.registry.processes import Server
@@ -21,6 +22,7 @@ from tests.userflow.domains.conftest import name_server as name_server
 from tests.userflow.domains.dns_server import DnsServer
 from tests.userflow.sessions.clients import basic, make_client
 from tests.world import PASSWORD, Api, TestTenant, User
+from userflow.user_index.actions import compare
 
 pytestmark = pytest.mark.timeout(600)
 PROFILE, TOKEN = "/authmgr/profile", "/authmgr/token"
@@ -150,6 +152,9 @@ def test_users_and_applications_are_served(caller: Caller, operator: Api) -> Non
         managing = caller.server.call("GET", f"/uflow/admin/tenants/{caller.tenant.id}", token=operator.token)
         assert (managing.status_code, time.monotonic() - began < 3) == (503, True)
     assert_served(caller)
+    # Who has registered meanwhile is in the console's search.
+    assert deliveries.deliver_all(tenants=[caller.tenant.id]) == []
+    assert compare(caller.tenant.id, dry_run=True).total == 0
 
 
 def test_process_that_starts_serves_what_others_have_shared(caller: Caller, start: Callable[..., Server]) -> None:

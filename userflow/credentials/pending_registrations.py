@@ -30,7 +30,6 @@ from userflow.credentials import email_verification as proofs
 from userflow.credentials.models import PendingRegistration
 from userflow.errors import EmailProofInvalid, EmailTaken, TooManyFromAddress
 from userflow.events.outbox import publish
-from userflow.user_index.entries import index_after_commit
 
 # A link that sets a new password lives as long as that of a reset.
 RESET_LIFETIME: Final = timedelta(minutes=30)
@@ -188,7 +187,6 @@ def complete(row: PendingRegistration, *, password: str | None = None) -> EndUse
     user.email_verified_at = now()
     user.password = password or user.password
     user.save(force_insert=True)
-    index_after_commit({user.pk: key})
     RoleBinding.objects.bulk_create(
         RoleBinding(user=user, role=role) for role in Role.objects.filter(name=DEFAULT_ROLE)
     )

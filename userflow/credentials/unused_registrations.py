@@ -23,7 +23,6 @@ from userflow.credentials import attempts
 from userflow.credentials.models import EndUserEmailUndo, PendingRegistration
 from userflow.events import outbox
 from userflow.events.outbox import publish_for_each
-from userflow.user_index.entries import unindex_after_commit
 
 
 def holds_address(key: str) -> bool:
@@ -82,7 +81,6 @@ def release_addresses(keys: Collection[str], *, to: str) -> list[UUID]:
     if not ids:
         return []
     EndUser.objects.filter(pk__in=ids).delete()
-    unindex_after_commit(ids)
     for user_id in ids:
         attempts.forget(END_USERS, user_id)
     record_for_each_in_tenant("end_user.superseded", kind="end_user", ids=ids, details={"by": to})

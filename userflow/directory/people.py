@@ -21,7 +21,6 @@ from userflow.directory.objects import Entry
 from userflow.directory.plan import Change, Person
 from userflow.events.outbox import publish_for_each
 from userflow.sessions.ending import end_found
-from userflow.user_index.entries import index_after_commit
 
 MOST_NAMED: Final = 1000
 # The fields of `Person`, in their order.
@@ -118,7 +117,6 @@ def create(entries: Sequence[Entry], config: DirectoryConfig, *, client_id: UUID
         for entry in entries
     ]
     EndUser.objects.bulk_create(users)
-    index_after_commit({user.pk: user.email_key for user in users})
     DirectoryLink.objects.bulk_create(
         DirectoryLink(config_id=config.pk, external_id=entry.external_id, user=user)
         for entry, user in zip(entries, users, strict=True)
@@ -149,7 +147,6 @@ def update(changes: Sequence[Change], config: DirectoryConfig) -> None:
             [change.email_key for change in changes if change.changes_address], to="directory"
         )
     execute("tenant", _UPDATE, [moment, moment, ids, *columns])
-    index_after_commit({change.person.user_id: change.email_key for change in changes if change.changes_address})
     if moved:
         # As with every change of an address: sessions end, a pending verification is dropped, and links to set a password
         # become invalid, as they were sent to the old address.

@@ -50,7 +50,6 @@ from userflow.sessions.assurance import Action, require_assurance
 from userflow.sessions.ending import end_everything, end_sessions, require_active_session
 from userflow.sessions.permissions import editing_users, require
 from userflow.signin.proofs import check_password, wrong_password
-from userflow.user_index.entries import index_after_commit
 
 MAX_PENDING = 5
 # Codes that one attempt is compared with.
@@ -193,7 +192,6 @@ def _verify(email_proof: EmailProof, registrant: Registrant) -> EndUser:
         user.email, user.email_key, user.email_verified_at = email_proof.email, email_proof.email_key, now()
         user.save(update_fields=["email", "email_key", "email_verified_at", "updated_at"])
         if changed:
-            index_after_commit({user.pk: user.email_key})
             tickets.end_tickets(END_USERS, user.pk, purposes=tickets.OF_ADDRESS)
             end_sessions(END_USERS, user_id=user.pk, keep=email_proof.session_id, reason="email_changed")
         ended = ownership.end_unverified_use(user) if unverified and not is_own else {}

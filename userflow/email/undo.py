@@ -26,7 +26,6 @@ from userflow.events.outbox import publish
 from userflow.mail.rendering import LANGUAGE_OF_MAIL, link_facts
 from userflow.mailed_tokens import NotAToken, place_of, placed_token
 from userflow.sessions.ending import end_everything
-from userflow.user_index.entries import index_after_commit
 
 LIFETIME: Final = timedelta(days=7)
 
@@ -103,7 +102,6 @@ def _undo(realm: Realm, token: str) -> Account:
             ended = end_everything(realm, user_id=user.pk, reason="email_change_undone")
             realm.record_about(user, "email.change_undone", {"sessions": ended})
             if isinstance(user, EndUser):
-                index_after_commit({user.pk: user.email_key})
                 publish("end_user.updated", person(user, changed=["email"]))
     except IntegrityError as clash:
         raise (EmailTaken if realm is END_USERS else AdminNameTaken) from clash

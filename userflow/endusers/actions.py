@@ -56,7 +56,6 @@ from userflow.sessions.ending import end_sessions, require_active_session
 from userflow.sessions.permissions import editing_users, require
 from userflow.signals import end_user_activity_set
 from userflow.signin.proofs import proof_missing, prove_own_change
-from userflow.user_index.entries import index_after_commit, unindex_after_commit
 
 # What applications rely on: users read it and never write it.
 NOT_BY_USERS: Final = frozenset({"app_metadata", "external_id"})
@@ -152,7 +151,6 @@ def _register_pending(
 def _store(user: EndUser, tenant: lookup.TenantContext) -> str | None:
     """Store a registration with the default role and send the verification mail. Return an enrollment ticket."""
     user.save(force_insert=True)
-    index_after_commit({user.pk: user.email_key})
     RoleBinding.objects.bulk_create(
         RoleBinding(user=user, role=role) for role in Role.objects.filter(name=DEFAULT_ROLE)
     )
@@ -318,7 +316,6 @@ def _apply(
     if "email" in changes:
         tickets.end_tickets(END_USERS, user.pk, purposes=tickets.OF_ADDRESS)
     if user.email_key != old_key:
-        index_after_commit({user.pk: user.email_key})
         proofs.start_proof(user, user.email, user.email_key, tenant)
         end_sessions(END_USERS, user_id=user.pk, keep=keep, reason="email_changed")
     record_for_tenant("end_user.updated", target=("end_user", user.pk), details={"changed": changed_fields})
@@ -444,7 +441,6 @@ def _erase(user_id: UUID, by: Principal) -> dict[str, int]:
         if logouts.write(logouts.of_sessions(EndUserSession._default_manager.filter(user_id=user_id))):
             outbox.wake_after_commit()
         _, by_model = user.delete()
-        unindex_after_commit([user_id])
         # After the tickets: an attempt locks its ticket and then its counter; another order could deadlock.
         attempts.forget(END_USERS, user_id)
         for label, number in by_model.items():

@@ -35,7 +35,6 @@ from userflow.events.outbox import publish
 from userflow.invitations.models import ADMIN, END_USER, PENDING, AdminInvitation, EndUserInvitation, Invitation
 from userflow.invitations.queries import Invited, Row, event_data, record, with_status
 from userflow.mailed_tokens import NotAToken, place_of
-from userflow.user_index.entries import index_after_commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +126,6 @@ def _accept_as_end_user(tenant: lookup.TenantContext, token: str, password: str,
             raise InvitationInvalid
         unused_registrations.release_addresses([invitation.email_key], to="invitation")
         user.save(force_insert=True)
-        index_after_commit({user.pk: user.email_key})
         roles = list(Role.objects.filter(Q(name=DEFAULT_ROLE) | Q(pk__in=invitation.roles)))
         granted = {p for role in roles if role.name != DEFAULT_ROLE for p in role.permissions}
         if granted:

@@ -72,7 +72,7 @@ class RevokedTokenBase(Expiring):
 
 
 class RevokedToken(RevokedTokenBase):
-    """In the global database, where the release before verifies the tokens of clients. A later one removes the table."""
+    """In the global database, where 1.2 still writes it. Nothing reads it; the release after this one removes the table."""
 
     class Meta:
         indexes = [models.Index(fields=["expires_at"], name="revoked_token_expiry")]

@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from uuid import UUID
 
-from django.db import DatabaseError, InterfaceError
-
 from identity_platform.audit.origin import set_actor
 from identity_platform.audit.writer import record_for_tenant
 from tenants.entering import lookup
@@ -29,7 +27,7 @@ from userflow.sessions.client_authentication import (
 )
 from userflow.sessions.ending import end_sessions
 from userflow.sessions.issue import TokenPair
-from userflow.sessions.models import RevokedToken, TenantRevokedToken
+from userflow.sessions.models import TenantRevokedToken
 from userflow.sessions.queries import INTROSPECTION, STORED_CLIENT_WIDTH
 from userflow.sessions.sender_constraint import binding_of, token_type_of
 from userflow.sessions.token_classes import InvalidToken, claims_of, may_use_platform, verified_claims
@@ -136,11 +134,6 @@ def revoke_client_token(claims: Claims) -> None:
             [TenantRevokedToken(jti=claims["jti"], expires_at=expires_at)], ignore_conflicts=True
         )
         record_for_tenant("client_token.revoked", target=("client", claims["sub"]))
-    # For processes of the release before. While the global database is away they serve nothing.
-    with suppress(DatabaseError, InterfaceError):
-        RevokedToken.objects.bulk_create(
-            [RevokedToken(jti=claims["jti"], expires_at=expires_at)], ignore_conflicts=True
-        )
 
 
 def end_client_tokens(*, principal: Principal, everywhere: bool) -> None:

@@ -21,7 +21,6 @@ from userflow.transfer import name_resolution, staging
 from userflow.transfer.name_resolution import Definition, Names
 from userflow.transfer.row_fields import KINDS, USER
 from userflow.transfer.staging import Staged
-from userflow.user_index.entries import index_after_commit
 
 TAKEN = "A user with this address exists, or an earlier row has it."
 EXTERNAL_ID_TAKEN = "Another user has this external id, or an earlier row has it."
@@ -80,7 +79,6 @@ def apply_batch(judged: Judged, rules: Rules, *, before_commit: Callable[[Batch]
         people, names = name_resolution.resolve_names(people, rules.options, rules.by, batch)
         made, changed = _write(people, rules, batch, judged.moment)
         if not rules.options.dry_run:
-            index_after_commit({made[person.line]: person.email_key for person in people if person.line in made})
             staging.publish_created(people, made, judged.moment)
             staging.publish_updated(changed.values())
             _bind(people, names, made, changed)

@@ -1,26 +1,22 @@
 """Write and read the index of the end users of all tenants.
 
-It follows the tenants' databases: what a tenant's transaction has changed is written after the commit. If the process is
-killed in between, or the global database does not respond, a difference remains, which `actions.index_end_users` removes.
+It follows the tenants' databases: triggers note what a transaction has changed, and it is delivered after the commit
+(`tenants.journals.deliveries`). What differs in any case, `actions.index_end_users` removes.
 """
 
 from collections.abc import Collection, Mapping
-from functools import partial
 from typing import Final
 from uuid import UUID
 
-import structlog
-from django.db import connections, transaction
+from django.db import connections
 
 from identity_platform.crypto import keyed_digest
 from tenants import keys
-from tenants.entering.context import current_tenant
+from tenants.entering.context import in_tenant, tenant_atomic
 from tenants.entering.router import GLOBAL_ALIAS
-from tenants.entering.target import TENANT_ALIAS
-from tenants.failure_reasons import why
-from userflow.user_index.models import IndexedEndUser
-
-log = structlog.get_logger("identity.user_index")
+from tenants.states import Purpose
+from userflow.accounts.models import EndUser
+from userflow.user_index.models import IndexedEndUser, UnindexedEndUser
 
 # Rows of one statement.
 AT_ONCE: Final = 5000
@@ -43,32 +39,33 @@ def digest_of(key: str) -> bytes:
     return digest[: IndexedEndUser.DIGEST_BYTES]
 
 
-def index_after_commit(email_keys: Mapping[UUID, str]) -> None:
-    """Index end users of the entered tenant by their `email_key`, once its transaction is committed.
+def deliver(tenant_id: UUID, *, batches: int | None = None) -> bool:
+    """Index end users of a tenant whom triggers have noted; return whether more wait. Safe to call concurrently.
 
-    Call it in the transaction that stores them or changes their addresses.
+    Raises UnknownTenant, TenantSuspended, TenantBusy, DataKeyLocked, and errors of either database.
     """
-    _after_commit(current_tenant().tenant_id, email_keys, [])
+    with in_tenant(tenant_id, Purpose.RECORD):
+        while batches is None or batches > 0:
+            if _deliver_batch(tenant_id) < AT_ONCE:
+                return False
+            batches = None if batches is None else batches - 1
+    return True
 
 
-def unindex_after_commit(user_ids: Collection[UUID]) -> None:
-    """Remove end users of the entered tenant from the index, likewise. Call it in the transaction that deletes them."""
-    _after_commit(current_tenant().tenant_id, {}, user_ids)
-
-
-def _after_commit(tenant_id: UUID, email_keys: Mapping[UUID, str], gone: Collection[UUID]) -> None:
-    if email_keys or gone:
-        transaction.on_commit(partial(_follow, tenant_id, email_keys, gone), using=TENANT_ALIAS)
-
-
-def _follow(tenant_id: UUID, email_keys: Mapping[UUID, str], gone: Collection[UUID]) -> None:
-    # Accepted race: of two changes of one user at the same moment, the first may be written last, until the next comparison.
-    try:
+def _deliver_batch(tenant_id: UUID) -> int:
+    """Return the number of notes."""
+    with tenant_atomic():
+        # Locked until the entries are stored: of two deliveries the later one has read the users later, too.
+        notes = UnindexedEndUser.objects.select_for_update().order_by("pk").values_list("pk", "user_id")
+        rows = list(notes[:AT_ONCE])
+        if not rows:
+            return 0
+        noted_ids = {user_id for _, user_id in rows}
+        email_keys = dict(EndUser.objects.filter(pk__in=noted_ids).values_list("pk", "email_key"))
         store(tenant_id, {user_id: digest_of(key) for user_id, key in email_keys.items()})
-        remove(tenant_id, gone)
-    except Exception as problem:
-        # The change itself is committed, so the request succeeds.
-        log.warning("end_users_not_indexed", tenant=str(tenant_id), cause=why(problem), next="index_end_users")
+        remove(tenant_id, noted_ids - email_keys.keys())
+        UnindexedEndUser.objects.filter(pk__in=[pk for pk, _ in rows]).delete()
+    return len(rows)
 
 
 def store(tenant_id: UUID, digests: Mapping[UUID, bytes]) -> None:

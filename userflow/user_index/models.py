@@ -1,8 +1,11 @@
-"""The index of the end users of all tenants, in the global database."""
+"""The index of the end users of all tenants, in the global database, and what waits for it in tenants' databases."""
 
 from typing import ClassVar
 
 from django.db import models
+
+from identity_platform.restoring import AfterRestore, NoAuthority
+from tenants.models import TenantModel
 
 
 class IndexedEndUser(models.Model):
@@ -24,3 +27,11 @@ class IndexedEndUser(models.Model):
             models.Index(fields=["digest", "tenant_id"], name="indexed_end_user_address"),
             models.Index(fields=["user_id", "tenant_id"], name="indexed_end_user_id"),
         ]
+
+
+class UnindexedEndUser(TenantModel):
+    """An end user who was added or deleted or has got another address: triggers note it in the transaction of the change."""
+
+    user_id = models.UUIDField()
+
+    after_restore: ClassVar[AfterRestore] = NoAuthority("The index is compared with the restored database.")

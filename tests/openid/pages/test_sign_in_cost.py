@@ -25,4 +25,4 @@ def test_sign_in_with_a_password_is_three_requests_with_few_statements(tenant: T
     with capture_statements() as exchanging:
         assert app.exchange(code_of(page)).status_code == 200
     assert [authorizing.default, signing_in.default, exchanging.default] == [[], [], []]
-    assert [len(seen.tenant) for seen in (authorizing, signing_in, exchanging)] == [3, 7, 3]
+    assert [len(seen.tenant) for seen in (authorizing, signing_in, exchanging)] == [3, 5, 3]

@@ -3,11 +3,12 @@
 from uuid import UUID
 
 from tests.world import TestTenant
-from userflow.user_index.entries import digest_of
+from userflow.user_index.entries import deliver, digest_of
 from userflow.user_index.models import IndexedEndUser
 
 
 def indexed(tenant: TestTenant, email: str) -> list[UUID]:
-    """Return the ids of the tenant's end users that the index has with this address."""
+    """Return the ids of the tenant's end users that the index has with this address, once it was delivered."""
+    deliver(tenant.id)
     rows = IndexedEndUser.objects.filter(tenant_id=tenant.id, digest=digest_of(email.lower()))
     return list(rows.values_list("user_id", flat=True))

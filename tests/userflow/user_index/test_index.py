@@ -1,22 +1,32 @@
 """The index of all tenants' end users follows their databases; `index_end_users` removes what still differs."""
 
 import secrets
+import signal
+import subprocess
+import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
-from tenants.entering.context import in_tenant
-from tenants.models import TenantDatabase
+from identity_platform.api import valkey
+from tenants.entering.context import in_tenant, tenant_atomic
+from tenants.journals import deliveries
+from tenants.models import TenantDatabase, UndeliveredRevocation
 from tenants.states import State
-from tests.tenants.conftest import run_command
+from tests.machine.conftest import within
+from tests.tenants.conftest import connect_to, run_command
 from tests.userflow.user_index.reading import indexed
-from tests.world import Api, TestTenant, capture_statements
+from tests.userflow.webhooks.conftest import deliverers as deliverers
+from tests.world import PASSWORD, Api, TestTenant, capture_statements
 from userflow.accounts.models import EndUser
+from userflow.user_index import entries as user_entries
 from userflow.user_index.actions import compare, index_end_users
-from userflow.user_index.entries import digest_of, remove, store
-from userflow.user_index.models import IndexedEndUser
+from userflow.user_index.entries import deliver, digest_of, remove, store
+from userflow.user_index.models import IndexedEndUser, UnindexedEndUser
 
 
 def address() -> str:
@@ -31,6 +41,12 @@ def entries(tenant: TestTenant) -> dict[Any, bytes]:
 def differences(tenant: TestTenant, **options: Any) -> tuple[int, int, int]:
     found = compare(tenant.id, **options)
     return found.missing, found.outdated, found.surplus
+
+
+def in_thread(work: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
 
 
 def test_index_follows_registration_and_erasure(tenant: TestTenant) -> None:
@@ -85,6 +101,137 @@ def test_rejected_registration_is_not_indexed(tenant: TestTenant) -> None:
     body = {"tenant_id": str(tenant.id), "client_id": str(tenant.client_id), "email": address(), "password": "short"}
     assert Api().post("/uflow/user/clients/register", body).status_code == 400
     assert entries(tenant) == before
+
+
+def waiting(tenant: TestTenant) -> int:
+    with in_tenant(tenant.id):
+        return UnindexedEndUser.objects.count()
+
+
+def test_requests_of_end_users_write_to_their_database_only(tenant: TestTenant) -> None:
+    tenant.register()
+    deliver(tenant.id)
+    with capture_statements() as registering:
+        person = tenant.register(address())
+    assert (registering.default, waiting(tenant)) == ([], 1)
+    assert not IndexedEndUser.objects.filter(user_id=person.id).exists()
+    with capture_statements() as ending:
+        session = tenant.as_user(person)
+        change = {"current_password": PASSWORD, "new_password": f"{PASSWORD}-{secrets.token_hex(6)}"}
+        assert session.post("/authmgr/profile/password", change).status_code == 200
+    assert ending.default == []
+    # The deliverer is woken for both.
+    assert str(tenant.id) in deliveries.wakeups.take_due(1_000_000)
+    with in_tenant(tenant.id):
+        assert UndeliveredRevocation.objects.exists()
+    assert deliveries.deliver_all(tenants=[tenant.id]) == []
+    assert (indexed(tenant, person.email), waiting(tenant)) == ([person.id], 0)
+    with in_tenant(tenant.id):
+        assert not UndeliveredRevocation.objects.exists()
+
+
+def test_admins_find_their_changes_at_once(tenant: TestTenant) -> None:
+    person, new = tenant.register(), address()
+    path = f"/uflow/user/enduser/{tenant.id}/{person.id}"
+    assert tenant.api.put(path, {"email": new}).status_code == 200
+    assert waiting(tenant) == 0
+    assert IndexedEndUser.objects.get(tenant_id=tenant.id, user_id=person.id).digest == digest_of(new.lower())
+
+
+def test_sign_in_notes_nothing(tenant: TestTenant) -> None:
+    person = tenant.register()
+    deliver(tenant.id)
+    tenant.sign_in(person)
+    with in_tenant(tenant.id):
+        EndUser.objects.filter(pk=person.id).update(name="Another", email_key=person.email.lower())
+    assert waiting(tenant) == 0
+
+
+def test_sql_by_hand_is_followed(tenant: TestTenant) -> None:
+    people = [tenant.register(), tenant.register()]
+    deliver(tenant.id)
+    with connect_to(tenant.row) as raw:
+        raw.execute("UPDATE userflow_enduser SET email_key = 'by-hand@example.com' WHERE id = %s", [people[0].id])
+        raw.execute("DELETE FROM userflow_enduser WHERE id = %s", [people[1].id])
+    assert indexed(tenant, "by-hand@example.com") == [people[0].id]
+    assert people[1].id not in entries(tenant)
+
+
+def test_transaction_that_is_rolled_back_notes_nothing(tenant: TestTenant) -> None:
+    person = tenant.register()
+    deliver(tenant.id)
+    with in_tenant(tenant.id), suppress(RuntimeError), tenant_atomic():
+        EndUser.objects.filter(pk=person.id).update(email_key="not-committed@example.com")
+        assert UnindexedEndUser.objects.count() == 1
+        raise RuntimeError
+    assert waiting(tenant) == 0
+
+
+def test_later_delivery_waits_for_an_earlier_one(tenant: TestTenant) -> None:
+    """Two deliverers read one user before and after a change: the entry of the later one stays."""
+    person, new = tenant.register(), address().lower()
+    deliver(tenant.id)
+    with connect_to(tenant.row) as earlier:
+        earlier.autocommit = False
+        with connect_to(tenant.row) as raw:
+            raw.execute("UPDATE userflow_enduser SET email_key = 'before@example.com' WHERE id = %s", [person.id])
+        earlier.execute("SELECT 1 FROM userflow_unindexedenduser FOR UPDATE")
+        with connect_to(tenant.row) as raw:
+            raw.execute("UPDATE userflow_enduser SET email_key = %s WHERE id = %s", [new, person.id])
+        later = in_thread(lambda: deliver(tenant.id))
+        later.join(0.5)
+        assert later.is_alive()
+        store(tenant.id, {person.id: digest_of("before@example.com")})
+        earlier.execute(
+            "DELETE FROM userflow_unindexedenduser WHERE id = (SELECT min(id) FROM userflow_unindexedenduser)"
+        )
+        earlier.commit()
+    later.join(30)
+    assert entries(tenant)[person.id] == digest_of(new)
+
+
+def test_batches_of_a_large_change_are_left_to_the_deliverer(
+    tenant: TestTenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people = [tenant.register() for _ in range(3)]
+    deliver(tenant.id)
+    with connect_to(tenant.row) as raw:
+        raw.execute("DELETE FROM userflow_enduser WHERE id = ANY(%s)", [[person.id for person in people]])
+    monkeypatch.setattr(user_entries, "AT_ONCE", 1)
+    assert deliver(tenant.id, batches=2) is True
+    assert waiting(tenant) == 1
+    assert deliver(tenant.id, batches=2) is False
+    assert waiting(tenant) == 0
+
+
+def test_running_process_follows_within_seconds(
+    new_tenant: Callable[[], TestTenant], deliverers: Callable[[], "subprocess.Popen[str]"]
+) -> None:
+    tenant = new_tenant()
+    process = deliverers()
+    person = tenant.register(address())
+    assert within(20, lambda: person.id in entries(tenant))
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+
+
+def test_process_tries_again_after_an_error(tenant: TestTenant) -> None:
+    person = tenant.register(address())
+    deliveries.wakeups.take_due(1_000_000)
+    with connect_to(tenant.row) as raw:
+        raw.execute("ALTER TABLE userflow_unindexedenduser RENAME TO elsewhere")
+        try:
+            deliveries.wakeups.wake(str(tenant.id))
+            assert deliveries.deliver_due() >= 1
+        finally:
+            raw.execute("ALTER TABLE elsewhere RENAME TO userflow_unindexedenduser")
+    assert str(tenant.id) not in deliveries.wakeups.take_due(1_000_000)
+    name = deliveries.wakeups._name()
+    due = valkey.client().zscore(name, str(tenant.id))
+    assert due is not None
+    assert 0 < due - time.time() <= deliveries.RETRY_SECONDS
+    valkey.client().zrem(name, str(tenant.id))
+    assert indexed(tenant, person.email) == [person.id]
 
 
 def test_digest_is_keyed_and_the_same_in_every_tenant(tenant: TestTenant, other_tenant: TestTenant) -> None:

@@ -11,6 +11,7 @@ from identity_platform.serving import metrics_server
 from tenants.backend.base import LEASES
 from tenants.backend.pool import POOL
 from tenants.database_servers import servers
+from tenants.journals import deliveries
 from tenants.management import terminal
 from userflow.mail_delivery import background
 from userflow.mail_delivery.deliverer import THREADS as MAIL_THREADS
@@ -24,8 +25,8 @@ IDLE_SECONDS: Final = 5.0
 class Command(terminal.OperatorCommand):
     help = (
         "Send pending webhook messages, in order per endpoint and with retries, and mails that the mail server did not take, "
-        "until SIGTERM or Ctrl-C; deliveries in flight are finished. Can run on several machines and can be killed without "
-        "losing anything. "
+        "and deliver what tenants' databases have noted for the global one, until SIGTERM or Ctrl-C; deliveries in flight are "
+        "finished. Can run on several machines and can be killed without losing anything. "
         "Example: deliver_events --threads 32, or from a scheduler: deliver_events --once"
     )
 
@@ -44,6 +45,8 @@ class Command(terminal.OperatorCommand):
         deliverer = Deliverer(threads=max(1, threads), ending=ending.is_set)
         mails = MailDeliverer(ending=ending.is_set)
         if once:
+            while deliveries.deliver_due():
+                pass
             mails.run_once()
             deliverer.run_once()
         else:
@@ -51,18 +54,27 @@ class Command(terminal.OperatorCommand):
             tracing.set_up()
             # One for each thread: a slow tenant holds up no other.
             POOL.yield_to_requests(
-                most=max(1, threads) + MAIL_THREADS, wait=POOL.wait, keep_seconds=IDLE_SECONDS, open_per_second=math.inf
+                most=max(1, threads) + MAIL_THREADS + deliveries.THREADS,
+                wait=POOL.wait,
+                keep_seconds=IDLE_SECONDS,
+                open_per_second=math.inf,
             )
             # Its threads, this one, and those that send mails and renew leases.
-            own_connections = servers.global_connections(max(1, threads) + MAIL_THREADS + 1)
+            own_connections = servers.global_connections(max(1, threads) + MAIL_THREADS + deliveries.THREADS + 1)
             LEASES.start(global_connections=own_connections, command="deliver_events")
             self.stdout.write("Ready.")
             self.stdout.flush()
-            sender = threading.Thread(target=mails.run, name="mail deliverer")
-            sender.start()
+            others = [threading.Thread(target=mails.run, name="mail deliverer")]
+            others += [
+                threading.Thread(target=deliveries.run, args=[ending.is_set], name="noted rows")
+                for _ in range(deliveries.THREADS)
+            ]
+            for thread in others:
+                thread.start()
             try:
                 deliverer.run()
             finally:
                 ending.set()
-                sender.join()
+                for thread in others:
+                    thread.join()
         background.settle()
