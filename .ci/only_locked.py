@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path.cwd()))
 import django  # noqa: E402  # found only now
 
 django.setup()
-packages = ["identity_platform", "tenants", "userflow", "registry", "mfa", "openid", "console"]
+packages = ["identity_platform", "tenants", "userflow", "registry", "mfa", "federation", "openid", "console"]
 # These need packages of their own, and are imported where they are used.
 OPTIONAL = ("identity_platform.serving.embedded", "tenants.backups.backup_buckets")
 modules = [

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
-PACKAGES = ("identity_platform", "tenants", "userflow", "registry", "mfa", "openid", "console", "tests")
+PACKAGES = ("identity_platform", "tenants", "userflow", "registry", "mfa", "federation", "openid", "console", "tests")
 
 
 class Node(NamedTuple):

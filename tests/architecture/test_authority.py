@@ -317,7 +317,7 @@ def test_every_function_of_the_console_that_takes_forms_asks() -> None:
 
 def commands() -> dict[str, type]:
     loaded = {name: load_command_class(of, name) if isinstance(of, str) else of for name, of in get_commands().items()}
-    own = ("userflow", "tenants", "registry", "console", "openid", "mfa", "identity_platform")
+    own = ("userflow", "tenants", "registry", "console", "federation", "openid", "mfa", "identity_platform")
     return {name: type(each) for name, each in loaded.items() if type(each).__module__.partition(".")[0] in own}
 
 

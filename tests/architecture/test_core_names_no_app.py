@@ -37,7 +37,7 @@ SHARED = {".well-known", ""}
 _names = "|".join(APPS)
 MODULE = re.compile(rf"(?<![\w./])({_names})[./]\w")
 # `registry` and `tenants` are also words of libraries and of English.
-IDENTIFIER = re.compile("userflow|mfa|openid|console|registry_code|registry_problem", re.IGNORECASE)
+IDENTIFIER = re.compile("userflow|mfa|federation|openid|console|registry_code|registry_problem", re.IGNORECASE)
 
 
 def app_paths() -> set[str]:

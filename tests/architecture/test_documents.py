@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
 LINK = re.compile(r"\]\((?!https?:|/|<)([^)#\s]*)(?:#([^)\s]+))?\)")
 NAMED_FILE = re.compile(
-    r"`((?:\.ci|bench|bin|console|deploy|docs|drill|identity_platform|mfa|openid|registry|requirements|templates|tenants|tests|userflow)/[\w./-]*)`"
+    r"`((?:\.ci|bench|bin|console|deploy|docs|drill|federation|identity_platform|mfa|openid|registry|requirements|templates|tenants|tests|userflow)/[\w./-]*)`"
 )
 
 

@@ -18,7 +18,7 @@ from tests.machine.groups import EMBEDDED_ONLY, NOT_EVERY_DAY, ON_BOTH, ON_SERVE
 from tests.machine.order import LONGEST
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ["identity_platform", "tenants", "userflow", "registry", "mfa", "openid", "console"]
+PACKAGES = ["identity_platform", "tenants", "userflow", "registry", "mfa", "federation", "openid", "console"]
 MEANINGLESS = {"utils", "util", "helpers", "helper", "common", "base", "misc", "services", "managers"}
 # The names that Django looks for in a database backend.
 GIVEN_BY_DJANGO = {Path("tenants/backend/base.py"), Path("identity_platform/postgresql/base.py")}

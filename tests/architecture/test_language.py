@@ -64,7 +64,7 @@ VAGUE = frozenset(
     ]
 )
 MOST_VAGUE = 2
-PRODUCT = ("console", "identity_platform", "mfa", "openid", "registry", "tenants", "userflow")
+PRODUCT = ("console", "federation", "identity_platform", "mfa", "openid", "registry", "tenants", "userflow")
 PHRASES = {
     r"switch(?:ed|es|ing)? (?:off|on)": "deactivate, activate",
     r"looks? inside": "open the tenant",

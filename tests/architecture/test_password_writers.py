@@ -7,7 +7,7 @@ from django.conf import settings
 
 # It hashes the same password again.
 SAME_PASSWORD = {"userflow/signin/password.py: _renew_hash"}
-PACKAGES = ("console", "mfa", "openid", "registry", "tenants", "userflow")
+PACKAGES = ("console", "federation", "mfa", "openid", "registry", "tenants", "userflow")
 
 
 def test_another_password_is_stored_with_its_time() -> None:

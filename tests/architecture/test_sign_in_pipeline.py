@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from django.conf import settings
 
-PACKAGES = ("console", "mfa", "openid", "registry", "tenants", "userflow")
+PACKAGES = ("console", "federation", "mfa", "openid", "registry", "tenants", "userflow")
 PIPELINE = "userflow/signin/pipeline.py"
 MODULES = (
     "userflow.signin.pipeline",

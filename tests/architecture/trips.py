@@ -9,7 +9,7 @@ from types import FrameType
 
 from django.conf import settings
 
-PACKAGES = ("console", "identity_platform", "mfa", "openid", "registry", "tenants", "userflow")
+PACKAGES = ("console", "federation", "identity_platform", "mfa", "openid", "registry", "tenants", "userflow")
 
 
 @dataclass
