@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-VERSION: Final = "1.2.0"
+VERSION: Final = "1.3.0"
 _PACKAGE: Final = Path(__file__).resolve().parent
 # What is beside the packages in a checkout (templates, examples, deploy, docs/_site) is in this folder of the wheel.
 _PACKAGED_FILES: Final = _PACKAGE / "packaged"

@@ -70,7 +70,7 @@ SPECTACULAR_SETTINGS: dict[str, object] = {
         "`null` for an optional field of a body counts as absent, unless the field states another meaning. Booleans in a query "
         "are `true`, `false`, `1` or `0`, in any case."
     ),
-    "VERSION": "1.2.0",
+    "VERSION": "1.3.0",
     "LICENSE": {"name": "Apache License 2.0", "identifier": "Apache-2.0"},
     # Who that is differs with the installation, but linters require the field.
     "CONTACT": {"name": "The operator of this installation"},

@@ -14,7 +14,7 @@ from django.conf import settings
 
 from identity_platform.api import valkey
 
-log = structlog.get_logger("identity.ratelimit")
+log = structlog.get_logger("identity.facts")
 
 Fact = TypeVar("Fact")
 

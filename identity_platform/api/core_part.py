@@ -8,7 +8,7 @@ from identity_platform.api.app_parts import ApiPart
 CORE_PART: Final = ApiPart(
     probes=frozenset({metrics.PATH}),
     pages=frozenset({"/docs/", "/static/"}),
-    log_areas=frozenset({"api", "audit", "metrics", "outbound", "ratelimit", "requests", "tasks", "wakeups"}),
+    log_areas=frozenset({"api", "audit", "facts", "metrics", "outbound", "ratelimit", "requests", "tasks", "wakeups"}),
     example_values={
         # Errors
         "ErrorBody.code": "validation_failed",

@@ -303,6 +303,7 @@ def test_revocations_wait_for_the_global_database(home: TestTenant) -> None:
 def test_journal_has_no_personal_data(home: TestTenant) -> None:
     person = authority.Address(home)
     person.revoke()
+    assert deliveries.deliver_all(tenants=[home.id]) == []
     (row, *_) = JournaledRevocation.objects.filter(tenant_id=home.id, kind="replaced address", revoked=True)
     with connect_to(home.row) as raw:
         text = f"{person.user.id} {person.user.email}"

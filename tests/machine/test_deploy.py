@@ -71,7 +71,7 @@ def test_pods_run_narrow_and_by_one_image() -> None:
     for pod in pods:
         assert pod["securityContext"]["runAsNonRoot"] is True
         (container,) = pod["containers"]
-        assert container["image"] in ("identity-platform:1.2.0", "docker.io/library/nginx:1.28.0-alpine")
+        assert container["image"] in ("identity-platform:1.3.0", "docker.io/library/nginx:1.28.0-alpine")
         assert container["resources"]["limits"].keys() == {"cpu", "memory"}
         assert container["securityContext"]["readOnlyRootFilesystem"] is True
         assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
