@@ -43,6 +43,7 @@ from tests.userflow.domains.dns_server import DnsServer
 from tests.world import Api, TestTenant, assert_created, populate
 from userflow.accounts.models import Client
 from userflow.accounts.session_models import EndUserSession
+from userflow.user_index.entries import deliver
 from userflow.user_index.models import IndexedEndUser
 
 Two = tuple[TestTenant, TestTenant]
@@ -358,7 +359,9 @@ def lose_domains(tenant: TestTenant) -> None:
 
 
 def lose_index_entry(tenant: TestTenant) -> None:
-    IndexedEndUser.objects.filter(tenant_id=tenant.id, user_id=tenant.register().id).delete()
+    user = tenant.register()
+    deliver(tenant.id)
+    IndexedEndUser.objects.filter(tenant_id=tenant.id, user_id=user.id).delete()
 
 
 def lose_migration(tenant: TestTenant) -> None:
@@ -397,6 +400,7 @@ def test_index_finding_names_the_users(two: Two) -> None:
     # Otherwise two users who come and go, each seen in one of the two looks, would be taken for a finding.
     tenant = two[0]
     users = [tenant.register() for _ in range(3)]
+    deliver(tenant.id)
     IndexedEndUser.objects.filter(tenant_id=tenant.id, user_id=users[0].id).delete()
     IndexedEndUser.objects.filter(tenant_id=tenant.id, user_id=users[1].id).update(digest=b"z" * 16)
     (finding,) = examination.examine(Owner(tenant.slug, tenant.id)).findings
