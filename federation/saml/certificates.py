@@ -42,9 +42,11 @@ def read_certificate(text: str) -> x509.Certificate:
         certificate = x509.load_der_x509_certificate(decoded(block[1] if block else text))
         key = certificate.public_key()
         # The library reads fields when they are asked for.
-        _ = certificate.not_valid_after_utc
+        ends_first = certificate.not_valid_after_utc < certificate.not_valid_before_utc
     except (DocumentRejected, ValueError, UnsupportedAlgorithm, x509.InvalidVersion) as problem:
         raise CertificateRejected("This is not an X.509 certificate in PEM or base64.") from problem
+    if ends_first:
+        raise CertificateRejected("The certificate ends before it begins.")
     if isinstance(key, rsa.RSAPublicKey):
         if not SHORTEST_RSA_KEY <= key.key_size <= LONGEST_RSA_KEY:
             raise CertificateRejected(f"RSA keys have {SHORTEST_RSA_KEY} to {LONGEST_RSA_KEY} bits.")
@@ -65,9 +67,10 @@ def public_key_bytes(certificate: x509.Certificate) -> bytes:
 
 def distinct_keys(certificates: Iterable[x509.Certificate]) -> list[x509.Certificate]:
     """Return the certificates without those whose key an earlier one has."""
-    return list({public_key_bytes(certificate): certificate for certificate in reversed(list(certificates))}.values())[
-        ::-1
-    ]
+    by_key: dict[bytes, x509.Certificate] = {}
+    for certificate in certificates:
+        by_key.setdefault(public_key_bytes(certificate), certificate)
+    return list(by_key.values())
 
 
 def expires_at(certificate: x509.Certificate) -> datetime:

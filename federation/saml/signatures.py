@@ -8,21 +8,21 @@ parent as the whole document, and callers get the bytes that were signed, parsed
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from lxml import etree
-from signxml import (
+from signxml.algorithms import (
     CanonicalizationMethod,
     DigestAlgorithm,
-    SignatureConfiguration,
     SignatureConstructionMethod,
     SignatureMethod,
-    XMLSigner,
-    XMLVerifier,
 )
 from signxml.exceptions import InvalidDigest, InvalidSignature
+from signxml.signer import XMLSigner
+from signxml.verifier import SignatureConfiguration, XMLVerifier
 
 from federation.saml.certificates import (
     CertificateRejected,
@@ -107,11 +107,11 @@ def verify_response(document: bytes, certificates: Sequence[x509.Certificate]) -
     response = _verified(root, certificates) if response_signed else element_of(root)
     (inner,) = response.all(assertion.tag)
     return SignedResponse(
-        envelope=Element(response.tag, response.attributes, "", tuple(each for each in response.children if each is not inner)),
+        envelope=replace(response, children=tuple(each for each in response.children if each is not inner)),
         response_signed=response_signed,
         assertion=None if encrypted else signed_assertion or inner,
         encrypted=inner if encrypted else None,
-    )  # fmt: skip
+    )
 
 
 def verify_assertion(document: bytes, certificates: Sequence[x509.Certificate], *, response_signed: bool) -> Element:
@@ -177,7 +177,7 @@ def _check_assertions(root: Any) -> None:
 
 
 def _check_ids(root: Any) -> None:
-    """Require that every id is in the document once, in whatever case an attribute of that name is written."""
+    """Require that every id is in the document once. Attributes named ID, Id and id all count."""
     ids = set()
     for node in root.iter():
         for name, value in node.attrib.items():
@@ -286,9 +286,11 @@ def _verified(node: Any, certificates: Sequence[x509.Certificate]) -> Element:
     for certificate in distinct_keys(certificates):
         if not isinstance(certificate.public_key(), _KEY_TYPES[method]):
             continue
+        # A time at which the certificate is valid: it counts as a key.
+        configuration = replace(_CONFIGURATION, verification_time=certificate.not_valid_before_utc)
         try:
             result = XMLVerifier().verify(
-                document, x509_cert=certificate, id_attribute="ID", parser=new_parser(), expect_config=_CONFIGURATION
+                document, x509_cert=certificate, id_attribute="ID", parser=new_parser(), expect_config=configuration
             )
         except InvalidDigest as problem:
             raise _signature_invalid("digest") from problem

@@ -51,6 +51,11 @@ def test_keys_of_both_kinds_are_trusted_together() -> None:
     assert read(respond(signer=curve, style=ECDSA), curve, rsa_signer()).subject == SUBJECT
 
 
+def test_certificate_that_is_not_yet_valid_verifies() -> None:
+    early = new_signer(rsa_signer().key, not_after=NOW + timedelta(days=20_000))
+    assert read(respond(signer=early), early).subject == SUBJECT
+
+
 def test_expired_certificate_still_verifies() -> None:
     expired = new_signer(rsa_signer().key, not_after=NOW - timedelta(days=400))
     assert read(respond(signer=expired), expired).subject == SUBJECT

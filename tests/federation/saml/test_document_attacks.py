@@ -179,7 +179,7 @@ def test_entity_bomb_is_rejected() -> None:
 
 def test_compressed_bomb_is_not_decompressed() -> None:
     """DEFLATE belongs to the redirect binding; here compressed bytes are no XML."""
-    bomb = b"<a>" + b" " * 50_000_000 + b"</a>"
+    bomb = b"<a>" + b" " * 5_000_000 + b"</a>"
     deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
     for compressed in (deflate.compress(bomb) + deflate.flush(), zlib.compress(bomb), gzip.compress(bomb)):
         document = decode_form_value(base64.b64encode(compressed).decode())

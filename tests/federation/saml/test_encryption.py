@@ -1,4 +1,4 @@
-"""Encrypted assertions: algorithms, and that encryption authenticates nobody."""
+"""Encrypted assertions: algorithms, and that encryption does not authenticate."""
 
 import base64
 import os

@@ -1,6 +1,6 @@
 """Signature wrapping (XSW) in its eight classes: the signed element stays valid, and another one is to be read.
 
-The classes are those of "On Breaking SAML: Be Whoever You Want to Be" (Somorovsky and others, 2012) as tools number them.
+The classes are those of Somorovsky and others, "On Breaking SAML" (USENIX Security 2012), as tools number them.
 """
 
 import copy
