@@ -167,7 +167,7 @@ def _check_message(element: Element, identity_provider: str, now: datetime) -> N
         raise AssertionRejected(Reason.MALFORMED, expected="2.0", received=element.attributes.get("Version", ""))
     _check_begun(_time(element, "IssueInstant", Reason.MALFORMED), now)
     issuer = _only(element, f"{ASSERTION}Issuer", Reason.ISSUER_MISMATCH)
-    name = "" if issuer.children else issuer.text.strip(_XML_SPACE)
+    name = issuer.text.strip(_XML_SPACE)
     if name != identity_provider or issuer.attributes.get("Format", ENTITY_FORMAT) != ENTITY_FORMAT:
         raise AssertionRejected(Reason.ISSUER_MISMATCH, expected=identity_provider, received=name)
 
@@ -228,7 +228,7 @@ def _name_id_of(assertion: Element) -> Element:
     """Return the NameID: text, not empty, exactly as it was signed. White space distinguishes users of some directories."""
     subject = _only(assertion, f"{ASSERTION}Subject", Reason.SUBJECT_EMPTY)
     name_id = _only(subject, f"{ASSERTION}NameID", Reason.SUBJECT_EMPTY)
-    if name_id.children or not name_id.text.strip():
+    if not name_id.text.strip():
         raise AssertionRejected(Reason.SUBJECT_EMPTY)
     if len(name_id.text) > LONGEST_SUBJECT:
         raise AssertionRejected(Reason.MALFORMED, expected=f"at most {LONGEST_SUBJECT} characters of NameID")
@@ -253,7 +253,6 @@ def _authn_context_of(statement: Element) -> str:
         reference.text.strip(_XML_SPACE)
         for context in statement.all(f"{ASSERTION}AuthnContext")
         for reference in context.all(f"{ASSERTION}AuthnContextClassRef")
-        if not reference.children
     ]
     return references[0] if len(references) == 1 else ""
 

@@ -155,7 +155,7 @@ def _parsed(document: bytes, tag: str) -> Any:
     except DocumentRejected as problem:
         raise _malformed(str(problem)) from problem
     if root.tag != tag:
-        raise _malformed(f"The root is not a {_local(tag)}.")
+        raise _malformed(f"The root is another element than {_local(tag)}.")
     _check_assertions(root)
     _check_ids(root)
     _check_signatures(root)

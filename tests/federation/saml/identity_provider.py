@@ -125,6 +125,7 @@ class Claims:
     status: str = f'<samlp:StatusCode Value="{SUCCESS}"/>'
     method: str = BEARER
     confirmed_until: str = at(minutes=5)
+    confirmed_from: str | None = None
     not_before: str = at(minutes=-5)
     not_on_or_after: str = at(minutes=5)
     issued_at: str = at()
@@ -182,7 +183,7 @@ def assertion_text(claims: Claims) -> str:
         f'<saml:Assertion xmlns:saml="{SAML}" ID="{claims.assertion_id}" IssueInstant="{claims.issued_at}" '
         f'Version="{claims.version}"><saml:Issuer>{claims.issuer}</saml:Issuer>@assertion@<saml:Subject>{name_id}'
         f'<saml:SubjectConfirmation Method="{claims.method}"><saml:SubjectConfirmationData'
-        f"{optional('InResponseTo', claims.confirmed_request_id)}"
+        f"{optional('InResponseTo', claims.confirmed_request_id)}{optional('NotBefore', claims.confirmed_from)}"
         f' NotOnOrAfter="{claims.confirmed_until}" Recipient="{claims.recipient}"/></saml:SubjectConfirmation>'
         f"</saml:Subject>{conditions}{statements}{claims.more}</saml:Assertion>"
     )

@@ -158,6 +158,11 @@ def test_invalid_characters_are_rejected(part: bytes) -> None:
     assert reason(respond().replace(b"alice", b"al" + part + b"ice")) is Reason.MALFORMED
 
 
+def test_nul_is_rejected() -> None:
+    """UTF-16 without a byte order mark is UTF-8 with NULs."""
+    assert malformed(signed_response().encode("utf-16-le")) == "The document contains a NUL."
+
+
 @pytest.mark.parametrize("document", [b"", b" ", b"<", b"<a>", b"<a/><b/>", b"text", b"\xef\xbb\xbf", b"{}"])
 def test_what_is_no_xml_is_rejected(document: bytes) -> None:
     assert reason(document) is Reason.MALFORMED

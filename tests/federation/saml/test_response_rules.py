@@ -246,6 +246,7 @@ def test_clocks_50_seconds_apart_are_accepted() -> None:
     [
         {"issued_at": at(seconds=70)},
         {"not_before": at(seconds=70)},
+        {"confirmed_from": at(seconds=70)},
         {"not_on_or_after": at(seconds=-70)},
         {"confirmed_until": at(seconds=-70)},
         {"session_end": at(seconds=-70)},
@@ -261,6 +262,11 @@ def test_clocks_70_seconds_apart_are_rejected(claims: dict[str, Any]) -> None:
 def test_assertion_is_over_at_the_end_itself() -> None:
     assert why(not_on_or_after=at(seconds=-60)) is Reason.CLOCK_SKEW
     assert read(respond(Claims(not_on_or_after=at(seconds=-59.999)))).subject == SUBJECT
+
+
+def test_assertion_begins_at_the_beginning_itself() -> None:
+    assert read(respond(Claims(not_before=at(seconds=60)))).subject == SUBJECT
+    assert why(not_before=at(seconds=60.001)) is Reason.CLOCK_SKEW
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from federation.saml.rejections import AssertionRejected, Reason
 from federation.saml.responses import Identity
+from federation.saml.signatures import verify_assertion, verify_response
 from tests.federation.saml.identity_provider import (
     DS,
     ENVELOPED,
@@ -27,6 +28,7 @@ from tests.federation.saml.identity_provider import (
     rsa_signer,
     sign,
     signature_text,
+    signed_assertion,
     signed_info_text,
 )
 from tests.federation.saml.rejected import problem, reason, rejection
@@ -82,6 +84,15 @@ def test_values_are_not_read_from_the_unsigned_document() -> None:
     assert identity.attributes["Role"] == ("admin", "staff")
 
 
+def test_only_a_response_is_verified_as_one() -> None:
+    with pytest.raises(AssertionRejected) as caught:
+        verify_response(signed_assertion(), [rsa_signer().certificate])
+    assert caught.value.received == "The root is another element than Response."
+    with pytest.raises(AssertionRejected) as caught:
+        verify_assertion(respond(), [rsa_signer().certificate], response_signed=False)
+    assert caught.value.received == "The root is another element than Assertion."
+
+
 def test_signature_of_another_element_is_rejected() -> None:
     """The signature of an assertion, moved to the Response."""
     text = signed_response()
@@ -134,6 +145,7 @@ def test_certificate_of_the_customer_proves_nothing() -> None:
 
 def test_key_info_is_ignored_if_it_makes_no_sense() -> None:
     assert read(respond(style=Style(key_info="<ds:KeyInfo><ds:KeyName>x</ds:KeyName></ds:KeyInfo>"))).subject == SUBJECT
+    assert read(respond(style=Style(key_info="<ds:KeyInfo><ds:X509Data/></ds:KeyInfo>"))).subject == SUBJECT
     assert read(respond(style=Style(key_info=""))).subject == SUBJECT
 
 
@@ -255,6 +267,14 @@ def test_second_reference_is_rejected() -> None:
     )
 
 
+def test_other_element_in_reference_is_rejected() -> None:
+    text = signed_response().replace("</ds:Reference>", "<ds:DigestValue>AAAA</ds:DigestValue></ds:Reference>")
+    assert problem(text.encode()) == (
+        Reason.MALFORMED,
+        "A Reference has other elements than Transforms, DigestMethod and DigestValue.",
+    )
+
+
 def test_second_signed_info_is_rejected() -> None:
     """The first SignedInfo has the attacker's digest, the second is signed (CVE-2025-29774)."""
     text = signed_response().replace(SUBJECT, ATTACKER)
@@ -275,7 +295,7 @@ def test_comment_in_digest_value_is_rejected() -> None:
 
 
 def test_element_in_digest_value_is_rejected() -> None:
-    text = signed_response().replace("<ds:DigestValue>", "<ds:DigestValue><x>AAAA</x>")
+    text = signed_response().replace("</ds:DigestValue>", "<x>AAAA</x></ds:DigestValue>")
     assert problem(text.encode()) == (Reason.MALFORMED, "A value of a Signature is empty or has elements.")
 
 
