@@ -1,0 +1,150 @@
+"""Metadata of identity providers (SAML 2.0 Metadata): the entity id, where requests go, and the certificates.
+
+Its signature is not verified: the tenant's admin, or the URL, is the source of trust. So comments, which files of
+some products contain, are accepted between elements. All other limits of documents hold.
+"""
+
+from datetime import datetime
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+from cryptography import x509
+
+from federation.saml.certificates import CertificateRejected, distinct_keys, read_certificate
+from federation.saml.documents import METADATA, SIGNATURE, DocumentRejected, Element, read
+from federation.saml.requests import POST_BINDING, PROTOCOL_NAME
+from federation.saml.times import read_time
+
+REDIRECT_BINDING: Final = "urn:oasis:names:tc:SAML:2.0:bindings:HTTP-Redirect"
+LONGEST_METADATA: Final = 1024 * 1024
+LONGEST_ENTITY_ID: Final = 1024  # Metadata section 2.2.1
+LONGEST_LOCATION: Final = 2048
+# Identity providers of developers and tests.
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class MetadataRejected(Exception):
+    """The metadata describes no identity provider that can be used. The text says why and what to do."""
+
+
+class IdentityProviderMetadata(NamedTuple):
+    """An identity provider, as its metadata describes it.
+
+    Locations are empty if the binding is not offered. `certificates` have distinct keys; a connection takes three.
+    """
+
+    entity_id: str
+    post_location: str
+    redirect_location: str
+    certificates: tuple[x509.Certificate, ...]
+    wants_signed_requests: bool
+    valid_until: datetime | None
+
+
+def read_metadata(document: bytes, *, now: datetime, entity_id: str | None = None) -> IdentityProviderMetadata:
+    """Return the identity provider that a metadata document describes.
+
+    `entity_id` is the expected one: at a refresh, or to choose one of several. Raises MetadataRejected: no XML as documents
+    have it, none or several identity providers, expired, no usable certificate, no location.
+    """
+    try:
+        root = read(document, longest=LONGEST_METADATA, comments=True)
+    except DocumentRejected as problem:
+        raise MetadataRejected(str(problem)) from problem
+    valid_until = _end_of(root, now)
+    entity, role = _identity_provider_of(root, entity_id)
+    name = entity.attributes.get("entityID", "")
+    if not name or len(name) > LONGEST_ENTITY_ID:
+        raise MetadataRejected(f"The entity id is empty or longer than {LONGEST_ENTITY_ID} characters.")
+    ends = [end for end in (valid_until, _end_of(entity, now), _end_of(role, now)) if end is not None]
+    post, redirect = _location_of(role, POST_BINDING), _location_of(role, REDIRECT_BINDING)
+    if not (post or redirect):
+        raise MetadataRejected(
+            "The identity provider has no SingleSignOnService with the binding HTTP-POST or HTTP-Redirect."
+        )
+    return IdentityProviderMetadata(
+        entity_id=name,
+        post_location=post,
+        redirect_location=redirect,
+        certificates=_certificates_of(role),
+        wants_signed_requests=role.attributes.get("WantAuthnRequestsSigned") in ("true", "1"),
+        valid_until=min(ends, default=None),
+    )
+
+
+def _identity_provider_of(root: Element, entity_id: str | None) -> tuple[Element, Element]:
+    """Return the EntityDescriptor and its IDPSSODescriptor: the only one, or the one with the entity id."""
+    entity_tag = f"{METADATA}EntityDescriptor"
+    if root.tag not in (entity_tag, f"{METADATA}EntitiesDescriptor"):
+        raise MetadataRejected(
+            "This is not SAML metadata: the root is neither EntityDescriptor nor EntitiesDescriptor."
+        )
+    candidates = [
+        (entity, role)
+        for entity in (root, *root.descendants(entity_tag))
+        if entity.tag == entity_tag and entity_id in (None, entity.attributes.get("entityID"))
+        for role in entity.all(f"{METADATA}IDPSSODescriptor")
+        if PROTOCOL_NAME in role.attributes.get("protocolSupportEnumeration", "").split()
+    ]
+    if len(candidates) != 1:
+        which = (
+            "an identity provider with SAML 2.0" if entity_id is None else "the identity provider of this connection"
+        )
+        raise MetadataRejected(
+            f"The metadata describes {which} {len(candidates)} times. Give metadata with exactly one."
+        )
+    return candidates[0]
+
+
+def _end_of(element: Element, now: datetime) -> datetime | None:
+    """Return the end of an element's validity, None without one. Raises MetadataRejected if it has passed."""
+    text = element.attributes.get("validUntil")
+    if text is None:
+        return None
+    end = read_time(text)
+    if end is None:
+        raise MetadataRejected("validUntil is not a time in UTC.")
+    if end <= now:
+        raise MetadataRejected("The metadata has expired (validUntil). Download it again.")
+    return end
+
+
+def _location_of(role: Element, binding: str) -> str:
+    """Return the location of the first SingleSignOnService with the binding, the empty string without one."""
+    for service in role.all(f"{METADATA}SingleSignOnService"):
+        if service.attributes.get("Binding") == binding:
+            location = service.attributes.get("Location", "")
+            if not _is_web_address(location):
+                raise MetadataRejected("The Location of a SingleSignOnService is not an https URL.")
+            return location
+    return ""
+
+
+def _is_web_address(location: str) -> bool:
+    """Whether browsers may be sent there: https, or http on the own machine; no script, no credentials."""
+    if not (location.isascii() and location.isprintable()) or " " in location or len(location) > LONGEST_LOCATION:
+        return False
+    try:
+        parts = urlsplit(location)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return False
+    if not host or parts.username is not None or "\\" in location:
+        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and host in _LOOPBACK)
+
+
+def _certificates_of(role: Element) -> tuple[x509.Certificate, ...]:
+    """Return the certificates for signatures: those of keys with this use, or without any. Unusable ones are left out."""
+    certificates, problems = [], []
+    for descriptor in role.all(f"{METADATA}KeyDescriptor"):
+        if descriptor.attributes.get("use", "signing") != "signing":
+            continue
+        for encoded in descriptor.descendants(f"{SIGNATURE}X509Certificate"):
+            try:
+                certificates.append(read_certificate(encoded.text))
+            except CertificateRejected as problem:
+                problems.append(str(problem))
+    if not certificates:
+        raise MetadataRejected(f"The identity provider has no usable certificate. {' '.join(problems[:1])}".rstrip())
+    return tuple(distinct_keys(certificates))
