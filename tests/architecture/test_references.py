@@ -80,6 +80,7 @@ UNCHECKED = {
     "userflow.PendingRegistration.client_id": EXPIRES,
     "userflow.TenantClient.owner_id": "free text",
     "userflow.TenantClient.project_id": "free text",
+    "userflow.UnindexedEndUser.user_id": "the user may be deleted; deliver_events deletes the row",
     "userflow.WebhookEndpoint.lease": NO_ID,
     "userflow.WebhookMessage.endpoint_id": "the endpoint may be deleted; purge_expired deletes the message",
     "userflow.WebhookMessage.message_id": NO_ID,

@@ -14,9 +14,11 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["root_packages"]
-DIRECT = ["requirements", *sorted(f"requirements/{path.stem}" for path in (ROOT / "requirements").glob("*.in"))]
+# Those of production are locked at the top.
+PRODUCTION = "requirements/production"
+DIRECT = sorted(f"requirements/{path.stem}" for path in (ROOT / "requirements").glob("*.in"))
 OF_DEVELOPMENT = ["requirements/embedded", "requirements/tracing", "requirements/s3", "requirements/dev"]
-INSTALLED = ["requirements/uv", "requirements", *OF_DEVELOPMENT]
+INSTALLED = ["requirements/uv", PRODUCTION, *OF_DEVELOPMENT]
 LOCKED = re.compile(r"^(?P<pin>[a-z0-9-]+==[^\\]+?) \\\n(?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+", re.MULTILINE)
 # Imported only where they are installed: the embedded servers, traces, buckets, LDAP with its requirement pyasn1.
 OPTIONAL = ["requirements/embedded", "requirements/ldap", "requirements/s3", "requirements/tracing"]
@@ -30,9 +32,13 @@ def direct(name: str) -> set[str]:
     return {canonicalize_name(Requirement(line).name) for line in lines if line}
 
 
+def lock_of(name: str) -> Path:
+    return ROOT / ("requirements.txt" if name == PRODUCTION else f"{name}.txt")
+
+
 def locked(name: str) -> list[Requirement]:
     """Return the pins of a lock file."""
-    return [Requirement(found["pin"]) for found in LOCKED.finditer((ROOT / f"{name}.txt").read_text())]
+    return [Requirement(found["pin"]) for found in LOCKED.finditer(lock_of(name).read_text())]
 
 
 def imports() -> Iterator[str]:
@@ -60,7 +66,7 @@ def test_every_direct_requirement_is_locked() -> None:
 
 @pytest.mark.parametrize("name", DIRECT)
 def test_locks_hold_only_pins_with_hashes(name: str) -> None:
-    text = (ROOT / f"{name}.txt").read_text()
+    text = lock_of(name).read_text()
     rest = LOCKED.sub("", text)
     assert [line for line in rest.splitlines() if not line.strip().startswith("#")] == []
     assert "://" not in text
@@ -95,7 +101,7 @@ def test_production_requires_exactly_what_it_imports() -> None:
     outside = set(imports()) - set(PACKAGES) - sys.stdlib_module_names
     needed = {canonicalize_name(distributions[module][0]) for module in outside if module in distributions}
     optional = set.union({"pyasn1"}, *(direct(name) for name in OPTIONAL))
-    assert needed - optional == direct("requirements") - NOT_IMPORTED
+    assert needed - optional == direct(PRODUCTION) - NOT_IMPORTED
     # Not installed everywhere.
     assert outside - set(distributions) <= {"ldap"}
 
@@ -105,4 +111,4 @@ def test_architecture_page_names_every_library() -> None:
     table = page.partition("## Libraries\n")[2].partition("\n#")[0]
     cells = re.findall(r"^\| [^|]+ \| ([^|]+) \|$", table, re.MULTILINE)[1:]
     named = {canonicalize_name(name.split()[0]) for cell in cells for name in cell.split(", ")}
-    assert named == direct("requirements") | direct("requirements/uv")
+    assert named == direct(PRODUCTION) | direct("requirements/uv")
