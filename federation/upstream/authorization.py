@@ -29,7 +29,8 @@ _ORGANIZATION_HINTS: Final = {Rules.GOOGLE: "hd", Rules.MICROSOFT: "domain_hint"
 class AuthorizationRequest:
     """Where the browser goes, and what the stored attempt needs for the callback."""
 
-    url: str
+    # It contains the state.
+    url: str = field(repr=False)
     nonce: str = field(repr=False)
     code_verifier: str = field(repr=False)
 

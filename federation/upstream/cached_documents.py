@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 from uuid import UUID
 
+from django.conf import settings
+
 from federation.upstream.errors import Reason, UpstreamError
 
 FRESH_SECONDS: Final = 3600.0
@@ -16,8 +18,8 @@ AGAIN_SECONDS: Final = 30.0
 # While there is no document at all: so soon an admin who has corrected something sees the effect.
 FAILED_SECONDS: Final = 5.0
 MOST_DOCUMENTS: Final = 1000
-# Longer than a call takes: the others wait for the first one.
-_WAIT_SECONDS: Final = 8.0
+# Beside the time of a call: the others wait for the first one.
+_WAIT_SECONDS: Final = 2.0
 
 Document = TypeVar("Document")
 
@@ -62,7 +64,7 @@ class DocumentCache(Generic[Document]):
         document = entry.current(time.monotonic())
         if document is not None and suffices(document):
             return document
-        if not entry.lock.acquire(timeout=_WAIT_SECONDS):
+        if not entry.lock.acquire(timeout=settings.FEDERATION_TIMEOUT_SECONDS + _WAIT_SECONDS):
             raise UpstreamError(Reason.SERVER_BUSY)
         try:
             return self._read(entry, read, suffices)

@@ -19,7 +19,6 @@ from identity_platform.api.errors import Unavailable
 from identity_platform.outbound import GuardedSession, NotResolved, OutboundResponse, Reach, TargetRejected, TooSlow
 from identity_platform.semaphore import Semaphore
 
-CALL_SECONDS: Final = 5.0
 # A waiting request holds a thread of the server, so it waits only shortly for its turn.
 WAIT_SECONDS: Final = 1.0
 LONGEST_RESPONSE: Final = 131_072
@@ -99,7 +98,7 @@ def _call(url: str, *, headers: Mapping[str, str], body: bytes | None, authoriti
     except requests.exceptions.ContentDecodingError as problem:
         raise _too_long(url) from problem
     except (TooSlow, requests.Timeout) as problem:
-        raise UpstreamError(Reason.TIMED_OUT, expected=f"{CALL_SECONDS:.0f} s", received=_host(url)) from problem
+        raise UpstreamError(Reason.TIMED_OUT, expected=f"{settings.FEDERATION_TIMEOUT_SECONDS} s", received=_host(url)) from problem
     except (requests.exceptions.SSLError, ssl.SSLError) as problem:
         raise UpstreamError(Reason.TLS_FAILED, received=_host(url)) from problem
     except (requests.RequestException, OSError, ValueError) as problem:
@@ -117,10 +116,10 @@ def _call(url: str, *, headers: Mapping[str, str], body: bytes | None, authoriti
 def _exchange(
     session: GuardedSession, url: str, *, headers: Mapping[str, str], body: bytes | None
 ) -> OutboundResponse:
+    seconds = settings.FEDERATION_TIMEOUT_SECONDS
     if body is None:
-        return outbound.get(session, url, headers=headers, seconds=CALL_SECONDS, most=LONGEST_RESPONSE)
-    most = LONGEST_RESPONSE + 1
-    return outbound.post(session, url, body=body, headers=headers, seconds=CALL_SECONDS, most=most)
+        return outbound.get(session, url, headers=headers, seconds=seconds, most=LONGEST_RESPONSE)
+    return outbound.post(session, url, body=body, headers=headers, seconds=seconds, most=LONGEST_RESPONSE + 1)
 
 
 def _too_long(url: str) -> UpstreamError:

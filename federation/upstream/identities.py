@@ -24,7 +24,7 @@ _GMAIL: Final = "gmail.com"
 # GitHub numbers its users.
 _LARGEST_GITHUB_ID: Final = 2**63 - 1
 # About the token and the session, not about the user.
-_PROTOCOL_CLAIMS: Final = frozenset(
+PROTOCOL_CLAIMS: Final = frozenset(
     {
         *("iss", "aud", "azp", "exp", "nbf", "iat", "jti", "nonce", "nonce_supported", "at_hash", "c_hash", "s_hash"),
         *("sid", "amr", "acr", "auth_time", "typ", "ver", "uti", "rh", "aio"),
@@ -233,7 +233,7 @@ def _methods(value: object) -> tuple[str, ...]:
 
 def _mappable(claims: Mapping[str, object]) -> dict[str, object]:
     """Return the claims about the user that can be stored."""
-    return {name: value for name, value in claims.items() if name not in _PROTOCOL_CLAIMS and _is_storable(name, value)}
+    return {name: value for name, value in claims.items() if name not in PROTOCOL_CLAIMS and _is_storable(name, value)}
 
 
 def _is_storable(name: str, value: object) -> bool:

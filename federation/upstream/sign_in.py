@@ -8,7 +8,12 @@ from federation.upstream.authorization import read_callback
 from federation.upstream.clients import Rules, UpstreamClient
 from federation.upstream.discovery import ProviderMetadata, metadata_of
 from federation.upstream.errors import Reason, UpstreamError
-from federation.upstream.identities import UpstreamIdentity, identity_of_claims, identity_of_github
+from federation.upstream.identities import (
+    PROTOCOL_CLAIMS,
+    UpstreamIdentity,
+    identity_of_claims,
+    identity_of_github,
+)
 from federation.upstream.keys import id_token_claims
 from federation.upstream.token_request import TokenResponse, exchange_code
 
@@ -52,7 +57,8 @@ def complete_sign_in(
         max_age=pending.max_age,
         moment=moment,
     )
-    if client.reads_userinfo:
+    # The rules of other providers are about ID tokens.
+    if client.reads_userinfo and client.rules == Rules.GENERIC:
         claims = {**claims, **_userinfo(client, metadata, tokens.access_token, claims)}
     return identity_of_claims(client, claims, user_form=dict(pairs).get("user", "")), tokens
 
@@ -77,7 +83,8 @@ def _userinfo(
     # A token of another user could have been substituted.
     if document.get("sub") != claims["sub"]:
         raise UpstreamError(Reason.SUBJECT_MISMATCH, expected="the subject of the ID token")
-    # An address is verified by the document that names it, not by the other one.
-    present = claims.keys() | ({"email_verified"} if "email" in claims else set())
+    # An address is verified by the document that names it, not by the other one. How the user has signed in, only the ID
+    # token says.
+    present = claims.keys() | PROTOCOL_CLAIMS | {"email_verified"}
     verified = {} if "email" in claims else {"email_verified": document.get("email_verified")}
     return {name: value for name, value in document.items() if name not in present} | verified
