@@ -98,7 +98,9 @@ def _call(url: str, *, headers: Mapping[str, str], body: bytes | None, authoriti
     except requests.exceptions.ContentDecodingError as problem:
         raise _too_long(url) from problem
     except (TooSlow, requests.Timeout) as problem:
-        raise UpstreamError(Reason.TIMED_OUT, expected=f"{settings.FEDERATION_TIMEOUT_SECONDS} s", received=_host(url)) from problem
+        raise UpstreamError(
+            Reason.TIMED_OUT, expected=f"{settings.FEDERATION_TIMEOUT_SECONDS} s", received=_host(url)
+        ) from problem
     except (requests.exceptions.SSLError, ssl.SSLError) as problem:
         raise UpstreamError(Reason.TLS_FAILED, received=_host(url)) from problem
     except (requests.RequestException, OSError, ValueError) as problem:
@@ -113,9 +115,7 @@ def _call(url: str, *, headers: Mapping[str, str], body: bytes | None, authoriti
     return response
 
 
-def _exchange(
-    session: GuardedSession, url: str, *, headers: Mapping[str, str], body: bytes | None
-) -> OutboundResponse:
+def _exchange(session: GuardedSession, url: str, *, headers: Mapping[str, str], body: bytes | None) -> OutboundResponse:
     seconds = settings.FEDERATION_TIMEOUT_SECONDS
     if body is None:
         return outbound.get(session, url, headers=headers, seconds=seconds, most=LONGEST_RESPONSE)
@@ -123,9 +123,7 @@ def _exchange(
 
 
 def _too_long(url: str) -> UpstreamError:
-    return UpstreamError(
-        Reason.RESPONSE_TOO_LONG, expected=f"at most {LONGEST_RESPONSE} bytes", received=_host(url)
-    )
+    return UpstreamError(Reason.RESPONSE_TOO_LONG, expected=f"at most {LONGEST_RESPONSE} bytes", received=_host(url))
 
 
 def _json(body: bytes, url: str) -> object:

@@ -41,9 +41,7 @@ def metadata_of(client: UpstreamClient) -> ProviderMetadata:
     return _cache.get(
         client.connection_id,
         f"{client.discovery_issuer} {client.issuer}",
-        lambda: fetch_metadata(
-            client.issuer, discovery_base=client.discovery_base, authorities=client.authorities
-        ),
+        lambda: fetch_metadata(client.issuer, discovery_base=client.discovery_base, authorities=client.authorities),
     )
 
 

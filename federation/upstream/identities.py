@@ -53,7 +53,9 @@ class UpstreamIdentity:
     sid: str = ""
 
 
-def identity_of_claims(client: UpstreamClient, claims: Mapping[str, object], *, user_form: str = "") -> UpstreamIdentity:
+def identity_of_claims(
+    client: UpstreamClient, claims: Mapping[str, object], *, user_form: str = ""
+) -> UpstreamIdentity:
     """Return the identity in the verified claims of an ID token, by the rules of the provider.
 
     `user_form` is the parameter `user` that Apple sends with the first sign-in. Raises UpstreamError.

@@ -76,7 +76,9 @@ def read_apple_key(private: str) -> PrivateKey:
     try:
         key = load_pem_private_key(private.encode("ascii"), None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as problem:  # UnicodeEncodeError is a ValueError
-        raise AssertionKeyInvalid("Send the .p8 file of Apple, beginning with -----BEGIN PRIVATE KEY-----.") from problem
+        raise AssertionKeyInvalid(
+            "Send the .p8 file of Apple, beginning with -----BEGIN PRIVATE KEY-----."
+        ) from problem
     return _suitable(key, ES256)
 
 

@@ -109,7 +109,11 @@ def test_apple_posts_the_form_only_with_scopes() -> None:
             {"domain": "auth.pingone.eu", "environment_id": DIRECTORY},
             f"https://auth.pingone.eu/{DIRECTORY}/as",
         ),
-        ("keycloak", {"domain": "sso.customer.example:8443", "realm": "staff"}, "https://sso.customer.example:8443/realms/staff"),
+        (
+            "keycloak",
+            {"domain": "sso.customer.example:8443", "realm": "staff"},
+            "https://sso.customer.example:8443/realms/staff",
+        ),
         ("apple", {}, "https://appleid.apple.com"),
         ("github", {}, "https://github.com"),
     ],

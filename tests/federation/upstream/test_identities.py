@@ -153,7 +153,8 @@ def test_only_the_claim_email_is_an_address() -> None:
 
 
 @pytest.mark.parametrize(
-    "address", [None, "", 1, ["jane@customer.example"], "jane", "jane@localhost", "ja\u0131ne@customer.example", "a@b\0.c"]
+    "address",
+    [None, "", 1, ["jane@customer.example"], "jane", "jane@localhost", "ja\u0131ne@customer.example", "a@b\0.c"],
 )
 def test_invalid_address_is_none(address: Any) -> None:
     user = identity(Rules.GENERIC, {"email": address, "email_verified": True})
@@ -200,7 +201,14 @@ def test_name_is_text_that_can_be_shown(claims: dict[str, Any], expected: str) -
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [(["pwd", "mfa"], ("pwd", "mfa")), ("mfa", ("mfa",)), (["pwd", 1, None, ""], ("pwd",)), ({"a": 1}, ()), (None, ()), (1, ())],
+    [
+        (["pwd", "mfa"], ("pwd", "mfa")),
+        ("mfa", ("mfa",)),
+        (["pwd", 1, None, ""], ("pwd",)),
+        ({"a": 1}, ()),
+        (None, ()),
+        (1, ()),
+    ],
 )
 def test_methods_are_a_list_of_names(value: Any, expected: tuple[str, ...]) -> None:
     assert identity(Rules.GENERIC, {"amr": value}).amr == expected
@@ -227,7 +235,8 @@ def test_form_of_other_providers_is_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    "form", ["", "{", "[]", "null", '{"name": "Jane"}', '{"name": {"firstName": 1}}', "[" * 5000, "x" * 20_000, "\ud800"]
+    "form",
+    ["", "{", "[]", "null", '{"name": "Jane"}', '{"name": {"firstName": 1}}', "[" * 5000, "x" * 20_000, "\ud800"],
 )
 def test_malformed_apple_form_names_no_user(form: str) -> None:
     assert apple_name(form) == ""

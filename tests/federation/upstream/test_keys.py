@@ -117,7 +117,11 @@ def test_unusable_key_set_is_rejected(provider: Provider, body: bytes, expected:
 
 
 def test_keys_of_other_kinds_are_passed_over(provider: Provider) -> None:
-    others: list[dict[str, Any]] = [{"kty": "oct", "k": "AAAA"}, {"kty": "RSA", "use": "enc"}, {"kty": "EC", "crv": "P-521"}]
+    others: list[dict[str, Any]] = [
+        {"kty": "oct", "k": "AAAA"},
+        {"kty": "RSA", "use": "enc"},
+        {"kty": "EC", "crv": "P-521"},
+    ]
     provider.jwks = key_set(*others, *provider.jwks["keys"])
     assert sign_in(provider).subject == SUBJECT
 

@@ -58,5 +58,7 @@ def test_id_token_is_no_logout_token(provider: Provider) -> None:
         ({"iat": 1}, Reason.TOKEN_EXPIRED),
     ],
 )
-def test_logout_token_with_wrong_claim_is_rejected(provider: Provider, changes: dict[str, Any], expected: Reason) -> None:
+def test_logout_token_with_wrong_claim_is_rejected(
+    provider: Provider, changes: dict[str, Any], expected: Reason
+) -> None:
     assert logout_reason(provider, provider.logout_token(**changes)) == expected

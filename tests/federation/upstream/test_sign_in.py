@@ -48,7 +48,14 @@ def test_secrets_are_not_in_representations(provider: Provider) -> None:
     request = begin(client)
     identity, tokens = complete_sign_in(client, pending_of(request), provider.authorize(request.url))
     text = f"{client!r} {request!r} {pending_of(request)!r} {identity!r} {tokens!r}"
-    for secret in (provider.client_secret, request.code_verifier, request.nonce, STATE, tokens.access_token, tokens.id_token):
+    for secret in (
+        provider.client_secret,
+        request.code_verifier,
+        request.nonce,
+        STATE,
+        tokens.access_token,
+        tokens.id_token,
+    ):
         assert secret not in text
 
 

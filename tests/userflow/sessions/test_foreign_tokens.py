@@ -41,7 +41,9 @@ TENANT = "72f988bf-86f1-41af-91ab-2d7cd011db47"
 MICROSOFT = "https://login.microsoftonline.com/{tenantid}/v2.0"
 
 
-def read(encoded: str, *, issuer: str = ISSUER, keys: tuple[ClientKey, ...] | None = None, **more: Any) -> dict[str, Any]:
+def read(
+    encoded: str, *, issuer: str = ISSUER, keys: tuple[ClientKey, ...] | None = None, **more: Any
+) -> dict[str, Any]:
     expected = Expected(issuer, CLIENT, **more.pop("allowed", {}))
     keys = keys_of() if keys is None else keys
     return verify_id_token(encoded, keys=keys, expected=expected, nonce=NONCE, moment=MOMENT, **more)
@@ -112,7 +114,19 @@ def test_jws_in_json_form_is_rejected() -> None:
 
 @pytest.mark.parametrize(
     "encoded",
-    ["", ".", "..", "a.b", "a.b.c.d.e", "€.€.€", "e30.e30.", "W10.e30.", "a.b.c\n", "bnVsbA.e30.AA", "A" * (LONGEST + 1)],
+    [
+        "",
+        ".",
+        "..",
+        "a.b",
+        "a.b.c.d.e",
+        "€.€.€",
+        "e30.e30.",
+        "W10.e30.",
+        "a.b.c\n",
+        "bnVsbA.e30.AA",
+        "A" * (LONGEST + 1),
+    ],
 )
 def test_text_that_is_no_token_is_rejected(encoded: str) -> None:
     assert rejection(encoded) in (TokenProblem.FORMAT, TokenProblem.ALGORITHM)
@@ -166,16 +180,16 @@ def test_key_in_the_header_is_rejected() -> None:
 @pytest.mark.parametrize("crit", [["exp"], [], "exp", None, ["b64"]])
 def test_critical_header_is_rejected(crit: Any) -> None:
     header = segment({"alg": "ES256", "kid": KID, "crit": crit, "b64": True})
-    assert rejection(f"{header}.{segment(id_claims())}.AAAA") in (TokenProblem.HEADER, TokenProblem.FORMAT)
+    assert rejection(f"{header}.{segment(id_claims())}.AAAA") == TokenProblem.HEADER
 
 
 @pytest.mark.parametrize("kid", [1, None, [], {}])
 def test_kid_that_is_no_text_is_rejected(kid: Any) -> None:
     encoded = f"{segment({'alg': 'ES256', 'kid': kid})}.{segment(id_claims())}.AAAA"
-    assert rejection(encoded) in (TokenProblem.HEADER, TokenProblem.FORMAT)
+    assert rejection(encoded) == TokenProblem.HEADER
 
 
-@pytest.mark.parametrize("alg", [1, None, [], {"a": 1}, "\ud800"])
+@pytest.mark.parametrize("alg", [1, None, [], {"a": 1}, "\0", "ES512"])
 def test_algorithm_that_is_no_name_is_rejected(alg: Any) -> None:
     problem = rejection(f"{segment({'alg': alg, 'kid': KID})}.{segment(id_claims())}.AAAA")
     assert problem == TokenProblem.ALGORITHM
@@ -213,7 +227,8 @@ def test_token_of_another_type_is_no_id_token(token_type: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "issuer", [[ISSUER], [ISSUER, "https://attacker.example"], None, REMOVED, "", 1, {"a": 1}, f"{ISSUER}/", ISSUER.upper()]
+    "issuer",
+    [[ISSUER], [ISSUER, "https://attacker.example"], None, REMOVED, "", 1, {"a": 1}, f"{ISSUER}/", ISSUER.upper()],
 )
 def test_issuer_that_is_not_equal_is_rejected(issuer: Any) -> None:
     assert rejection(token(id_claims(iss=issuer))) == TokenProblem.ISSUER
@@ -232,7 +247,9 @@ def test_issuer_with_the_placeholder_itself_is_rejected() -> None:
     assert rejection(token(id_claims(iss=MICROSOFT, tid="{tenantid}")), issuer=MICROSOFT) == TokenProblem.ISSUER
 
 
-@pytest.mark.parametrize("audience", ["client-2", ["client-2"], [], [[CLIENT]], [CLIENT, 1], None, REMOVED, {CLIENT: 1}, ""])
+@pytest.mark.parametrize(
+    "audience", ["client-2", ["client-2"], [], [[CLIENT]], [CLIENT, 1], None, REMOVED, {CLIENT: 1}, ""]
+)
 def test_audience_of_another_client_is_rejected(audience: Any) -> None:
     assert rejection(token(id_claims(aud=audience, azp=CLIENT))) == TokenProblem.AUDIENCE
 
