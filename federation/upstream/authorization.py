@@ -90,7 +90,7 @@ def read_callback(
         if name in received:
             raise UpstreamError(Reason.CALLBACK_INVALID, expected="each parameter once", received=name)
         received[name] = value
-    if not hmac.compare_digest(_bytes(received.get("state", "")), _bytes(state)):
+    if not state or not hmac.compare_digest(_bytes(received.get("state", "")), _bytes(state)):
         raise UpstreamError(Reason.STATE_MISMATCH, expected="the state of the request")
     issuer = received.get("iss")
     if (issuer is None and metadata.names_issuer_in_callback) or (

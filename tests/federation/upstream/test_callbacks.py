@@ -2,9 +2,10 @@
 
 import pytest
 
-from federation.upstream.errors import Reason
+from federation.upstream.errors import Reason, UpstreamError
+from federation.upstream.sign_in import complete_sign_in
 from tests.federation.upstream.provider import SUBJECT, Provider
-from tests.federation.upstream.visits import Callback, failure, sign_in
+from tests.federation.upstream.visits import Callback, begin, client_of, failure, pending_of, sign_in
 
 
 def with_parameter(callback: Callback, name: str, value: str | None) -> Callback:
@@ -17,6 +18,14 @@ def test_state_of_another_attempt_is_rejected(provider: Provider, state: str | N
     error = failure(provider, change=lambda callback: with_parameter(callback, "state", state))
     assert error.reason == Reason.STATE_MISMATCH
     assert "/token" not in provider.paths()
+
+
+def test_empty_state_matches_no_callback(provider: Provider) -> None:
+    client = client_of(provider)
+    request = begin(client, state="")
+    with pytest.raises(UpstreamError) as caught:
+        complete_sign_in(client, pending_of(request, state=""), [("code", "code")])
+    assert caught.value.reason == Reason.STATE_MISMATCH
 
 
 def test_repeated_parameter_is_rejected(provider: Provider) -> None:
