@@ -140,6 +140,9 @@ def _microsoft_subject(client: UpstreamClient, claims: Mapping[str, object]) -> 
         if not isinstance(part, str) or not GUID.fullmatch(part):
             raise UpstreamError(Reason.SUBJECT_INVALID, expected="tid and oid, GUIDs", received=type(part).__name__)
     directory, user = (str(part).lower() for part in parts)
+    # The issuer of every directory has the same keys: only together with it does `tid` say whose user this is.
+    if directory not in str(claims.get("iss")).lower().split("/"):
+        raise UpstreamError(Reason.ISSUER_MISMATCH, expected=f"the issuer of {directory}", received=claims.get("iss"))
     _check_organization(client, directory)
     return f"{directory}:{user}"
 

@@ -12,7 +12,8 @@ from federation.upstream.identities import UpstreamIdentity, apple_name, identit
 
 DIRECTORY, USER = "72f988bf-86f1-41af-91ab-2d7cd011db47", "00000000-0000-0000-66f3-3332eca7ea81"
 OTHER_DIRECTORY = "9188040d-6c67-4c5b-b112-36a304b66dad"
-MICROSOFT = {"sub": "pairwise", "tid": DIRECTORY, "oid": USER, "email": "jane@customer.example"}
+ISSUER, OTHER_ISSUER = (f"https://login.microsoftonline.com/{each}/v2.0" for each in (DIRECTORY, OTHER_DIRECTORY))
+MICROSOFT = {"iss": ISSUER, "sub": "pairwise", "tid": DIRECTORY, "oid": USER, "email": "jane@customer.example"}
 
 
 def client_with(rules: Rules, **changes: Any) -> UpstreamClient:
@@ -90,8 +91,13 @@ def test_microsoft_subject_without_directory_or_user_is_rejected(name: str, valu
     assert rejection(Rules.MICROSOFT, {**MICROSOFT, name: value}) == expected
 
 
+def test_microsoft_directory_of_another_issuer_is_rejected() -> None:
+    assert rejection(Rules.MICROSOFT, {**MICROSOFT, "tid": OTHER_DIRECTORY}) == Reason.ISSUER_MISMATCH
+    assert rejection(Rules.MICROSOFT, {**MICROSOFT, "iss": None}) == Reason.ISSUER_MISMATCH
+
+
 def test_user_of_another_directory_is_another_user() -> None:
-    other = {**MICROSOFT, "tid": OTHER_DIRECTORY}
+    other = {**MICROSOFT, "iss": OTHER_ISSUER, "tid": OTHER_DIRECTORY}
     assert identity(Rules.MICROSOFT, other).subject != identity(Rules.MICROSOFT, MICROSOFT).subject
 
 
@@ -109,7 +115,7 @@ def test_google_user_of_another_organization_is_rejected() -> None:
 def test_microsoft_user_of_another_directory_is_rejected() -> None:
     allowed = {"organizations": frozenset({DIRECTORY})}
     assert identity(Rules.MICROSOFT, MICROSOFT, **allowed).subject
-    other = {**MICROSOFT, "tid": OTHER_DIRECTORY}
+    other = {**MICROSOFT, "iss": OTHER_ISSUER, "tid": OTHER_DIRECTORY}
     assert rejection(Rules.MICROSOFT, other, **allowed) == Reason.ORGANIZATION_NOT_ALLOWED
 
 
@@ -139,7 +145,7 @@ def test_google_address_is_trusted_if_google_hosts_it() -> None:
 
 
 def test_microsoft_address_is_trusted_with_xms_edov_only() -> None:
-    directory = {"tid": DIRECTORY, "oid": USER}
+    directory = {"iss": ISSUER, "tid": DIRECTORY, "oid": USER}
     assert trusts(Rules.MICROSOFT, **directory, xms_edov=True)
     assert not trusts(Rules.MICROSOFT, **directory, email_verified=True)
     for value in (False, None, "true", "1", 1, [True]):
@@ -148,7 +154,7 @@ def test_microsoft_address_is_trusted_with_xms_edov_only() -> None:
 
 def test_only_the_claim_email_is_an_address() -> None:
     claims = {"upn": "victim@customer.example", "preferred_username": "victim@customer.example", "xms_edov": True}
-    user = identity(Rules.MICROSOFT, {"tid": DIRECTORY, "oid": USER, **claims})
+    user = identity(Rules.MICROSOFT, {"iss": ISSUER, "tid": DIRECTORY, "oid": USER, **claims})
     assert (user.address, user.address_trusted) == ("", False)
 
 
