@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import secrets
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -40,6 +41,15 @@ class Request:
     path: str
     form: dict[str, str]
     headers: dict[str, str]
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing about callers that hang up, as they do when a response is too long or a certificate unknown."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
 
 
 class Provider:
@@ -80,8 +90,7 @@ class Provider:
             def log_message(self, format: str, *args: object) -> None:
                 """Log nothing."""
 
-        self.server = ThreadingHTTPServer((host, 0), Handler)
-        self.server.daemon_threads = True
+        self.server = _Server((host, 0), Handler)
         self.host = host
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 

@@ -17,7 +17,7 @@ from federation.upstream.sign_in import PendingSignIn, complete_sign_in
 from tests.federation.upstream.provider import SUBJECT, Provider
 from tests.federation.upstream.visits import REDIRECT_URI, STATE, begin, client_of, failure, pending_of, reason, sign_in
 from tests.userflow.clients.keys import new_key, public_jwk
-from tests.userflow.sessions.foreign import segment
+from tests.userflow.sessions.foreign import hmac_token, segment
 from userflow.sessions.foreign_tokens import TokenProblem
 
 
@@ -69,9 +69,7 @@ def test_unsigned_id_token_is_rejected(provider: Provider) -> None:
 
 def test_hmac_with_the_public_key_is_rejected(provider: Provider) -> None:
     public = provider.key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    provider.sign = lambda claims: jwt.PyJWS().encode(
-        json.dumps(claims).encode(), public, algorithm="HS256", headers={"kid": provider.kid}
-    )
+    provider.sign = lambda claims: hmac_token(claims, public, provider.kid)
     assert reason(provider) == Reason.ALGORITHM_NOT_ALLOWED
 
 

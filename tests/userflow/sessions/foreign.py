@@ -1,6 +1,7 @@
 """Tokens of an identity provider that a test signs."""
 
 import base64
+import hmac
 import json
 from typing import Any
 
@@ -43,3 +44,10 @@ def logout_claims(**changes: Any) -> dict[str, Any]:
 def segment(document: object) -> str:
     """Return a part of a token."""
     return base64.urlsafe_b64encode(json.dumps(document).encode()).rstrip(b"=").decode()
+
+
+def hmac_token(claims: dict[str, Any], secret: bytes, kid: str = KID) -> str:
+    """Return a token with a symmetric signature. PyJWT does not make one with a public key as its secret."""
+    signed = f"{segment({'alg': 'HS256', 'kid': kid})}.{segment(claims)}"
+    digest = hmac.digest(secret, signed.encode(), "sha256")
+    return f"{signed}.{base64.urlsafe_b64encode(digest).rstrip(b'=').decode()}"

@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import hmac
 import json
 from typing import Any
 
@@ -20,6 +19,7 @@ from tests.userflow.sessions.foreign import (
     MOMENT,
     NONCE,
     REMOVED,
+    hmac_token,
     id_claims,
     keys_of,
     logout_claims,
@@ -153,9 +153,7 @@ def test_hmac_with_public_key_is_rejected(secret: str) -> None:
         "public key in DER": public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo),
         "empty": b"",
     }
-    signed = f"{segment({'alg': 'HS256', 'kid': KID})}.{segment(id_claims())}"
-    digest = hmac.digest(secrets[secret], signed.encode(), "sha256")
-    forged = f"{signed}.{base64.urlsafe_b64encode(digest).rstrip(b'=').decode()}"
+    forged = hmac_token(id_claims(), secrets[secret])
     assert rejection(forged) == TokenProblem.ALGORITHM
     assert rejection(forged, allowed={"algorithms": frozenset({"HS256"})}) == TokenProblem.ALGORITHM
 
