@@ -6,7 +6,7 @@ from typing import Final
 from uuid import UUID
 
 from userflow.sessions.client_keys import SIGNING_ALGORITHMS
-from userflow.sessions.foreign_tokens import TENANT_PLACEHOLDER, Expected
+from userflow.sessions.foreign_tokens import Expected
 
 DEFAULT_SCOPES: Final = ("openid", "email", "profile")
 
@@ -89,8 +89,3 @@ class UpstreamClient:
     def discovery_issuer(self) -> str:
         """Return the issuer below which the discovery document is."""
         return self.discovery_base or self.issuer
-
-    @property
-    def has_any_tenant(self) -> bool:
-        """Return whether the issuer has the provider's tenant in it, which each token names."""
-        return TENANT_PLACEHOLDER in self.issuer

@@ -41,10 +41,18 @@ class Preset:
 
 PRESETS: Final[Mapping[str, Preset]] = {
     "google": Preset("https://accounts.google.com", rules=Rules.GOOGLE),
-    "entra": Preset(f"{_MICROSOFT}/{{directory_id}}/v2.0", {"directory_id": GUID}, rules=Rules.MICROSOFT),
+    "entra": Preset(
+        f"{_MICROSOFT}/{{directory_id}}/v2.0",
+        {"directory_id": GUID},
+        rules=Rules.MICROSOFT,
+        assertion_for_token_endpoint=True,
+    ),
     # Users of any directory, and with `common` those with a personal account.
     "microsoft": Preset(
-        f"{_MICROSOFT}/{TENANT_PLACEHOLDER}/v2.0", discovery_base=f"{_MICROSOFT}/common/v2.0", rules=Rules.MICROSOFT
+        f"{_MICROSOFT}/{TENANT_PLACEHOLDER}/v2.0",
+        discovery_base=f"{_MICROSOFT}/common/v2.0",
+        rules=Rules.MICROSOFT,
+        assertion_for_token_endpoint=True,
     ),
     "okta": Preset("https://{domain}", {"domain": _HOST}, reads_userinfo=True, assertion_for_token_endpoint=True),
     "ping": Preset("https://{domain}/{environment_id}/as", {"domain": _HOST, "environment_id": GUID}),

@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import jwt
 import pytest
 
-from federation.upstream.clients import Rules, UpstreamClient
+from federation.upstream.clients import AssertionKey, Rules, UpstreamClient
 from federation.upstream.errors import Reason
 from tests.federation.upstream.provider import Provider
-from tests.federation.upstream.visits import client_of, reason, sign_in
+from tests.federation.upstream.visits import client_of, other_client, reason, sign_in
+from userflow.sessions.key_pairs import new_key_pair
 
 DIRECTORY, USER = "72f988bf-86f1-41af-91ab-2d7cd011db47", "00000000-0000-0000-66f3-3332eca7ea81"
 OTHER_DIRECTORY = "9188040d-6c67-4c5b-b112-36a304b66dad"
@@ -25,6 +27,13 @@ def client(provider: Provider) -> UpstreamClient:
 def test_user_of_any_directory_signs_in(provider: Provider, client: UpstreamClient) -> None:
     identity = sign_in(provider, client)
     assert (identity.subject, identity.address_trusted) == (f"{DIRECTORY}:{USER}", True)
+
+
+def test_assertion_is_for_the_issuer_of_discovery(provider: Provider, client: UpstreamClient) -> None:
+    pair = new_key_pair("ES256")
+    assert sign_in(provider, other_client(client, credential=AssertionKey(pair.private, pair.kid))).subject
+    assertion = next(request.form["client_assertion"] for request in provider.requests if request.path == "/token")
+    assert jwt.decode(assertion, options={"verify_signature": False})["aud"] == provider.issuer
 
 
 @pytest.mark.parametrize("tid", [OTHER_DIRECTORY, ..., None, "{tenantid}", [DIRECTORY]])
