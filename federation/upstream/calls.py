@@ -33,12 +33,12 @@ def reach() -> Reach:
     return Reach.of(settings.FEDERATION_ALLOWED_NETWORKS, plain_http=settings.FEDERATION_PLAIN_HTTP)
 
 
-def is_address(value: object) -> bool:
+def is_address(value: str) -> bool:
     """Return whether a value has the form of an address that may be called: https, or http if the settings allow it.
 
     Where its name leads is checked when it is called.
     """
-    if not isinstance(value, str) or len(value) > LONGEST_ADDRESS or not value.isascii() or not value.isprintable():
+    if len(value) > LONGEST_ADDRESS or not value.isascii() or not value.isprintable():
         return False
     try:
         parts = urlsplit(value)

@@ -132,6 +132,11 @@ def test_text_that_is_no_token_is_rejected(encoded: str) -> None:
     assert rejection(encoded) in (TokenProblem.FORMAT, TokenProblem.ALGORITHM)
 
 
+def test_signed_token_that_is_too_long_is_rejected() -> None:
+    encoded = token(id_claims(groups=["g" * LONGEST]))
+    assert rejection(encoded) == TokenProblem.FORMAT
+
+
 @pytest.mark.parametrize("payload", [b"[]", b'"text"', b"{", b'{"iss": NaN}', b'{"iss": "\\ud800"}', b"[" * 3000])
 def test_payload_that_is_no_strict_json_object_is_rejected(payload: bytes) -> None:
     encoded = jwt.PyJWS().encode(payload, KEY, algorithm="ES256", headers={"kid": KID})
