@@ -363,13 +363,19 @@ class OutboundResponse:
 
 
 def post(
-    session: GuardedSession, url: str, *, body: bytes, headers: Mapping[str, str], seconds: float
+    session: GuardedSession,
+    url: str,
+    *,
+    body: bytes,
+    headers: Mapping[str, str],
+    seconds: float,
+    most: int = ANSWER_BYTES,
 ) -> OutboundResponse:
-    """POST a body and read at most a few KB of the answer, all within `seconds`.
+    """POST a body and read at most `most` bytes of the answer, by default a few KB, all within `seconds`.
 
     Raises TargetRejected and `requests.RequestException`, of which TooSlow is one.
     """
-    return _exchange(session, "POST", url, body=body, headers=headers, seconds=seconds, most=ANSWER_BYTES)
+    return _exchange(session, "POST", url, body=body, headers=headers, seconds=seconds, most=most)
 
 
 def get(

@@ -404,6 +404,13 @@ DIRECTORY_ALLOWED_NETWORKS = networks("DIRECTORY_ALLOWED_NETWORKS", ["127.0.0.0/
 DIRECTORY_ALLOW_PLAIN_LDAP = boolean("DIRECTORY_ALLOW_PLAIN_LDAP", False)
 DIRECTORY_CLOUDS = directory_clouds("DIRECTORY_CLOUDS")
 
+# Private networks that identity providers of tenants may be in, comma-separated: discovery, keys, tokens, metadata.
+FEDERATION_ALLOWED_NETWORKS = networks("FEDERATION_ALLOWED_NETWORKS", ["127.0.0.0/8", "::1/128"] if EMBEDDED else [])
+# Whether http:// is taken too; into those networks only.
+FEDERATION_PLAIN_HTTP = boolean("FEDERATION_PLAIN_HTTP", EMBEDDED)
+# Time limit of one call to an identity provider. A sign-in makes up to four.
+FEDERATION_TIMEOUT_SECONDS = integer("FEDERATION_TIMEOUT_SECONDS", 5, least=1, most=30)
+
 # DNS servers that look up the records of tenants' domains; without any, those of the machine.
 DNS_RESOLVERS = name_servers("DNS_RESOLVERS")
 

@@ -70,14 +70,14 @@ def problem_of_server_address(url: str) -> str | None:
     return None
 
 
-def read_key_set(document: object, *, lenient: bool = False) -> tuple[ClientKey, ...]:
-    """Return the signing keys of a set (RFC 7517 section 5). Raises KeySetInvalid.
+def read_key_set(document: object, *, lenient: bool = False, most: int = MOST_KEYS) -> tuple[ClientKey, ...]:
+    """Return the signing keys of a set (RFC 7517 section 5) of at most `most` keys. Raises KeySetInvalid.
 
     A lenient reading passes over keys of other kinds, as a client may publish them for other servers.
     """
     entries = document.get("keys") if isinstance(document, dict) else None
-    if not isinstance(entries, list) or not 0 < len(entries) <= MOST_KEYS:
-        raise KeySetInvalid(f'Send a JSON Web Key Set of 1 to {MOST_KEYS} keys: {{"keys": [...]}}.')
+    if not isinstance(entries, list) or not 0 < len(entries) <= most:
+        raise KeySetInvalid(f'Send a JSON Web Key Set of 1 to {most} keys: {{"keys": [...]}}.')
     keys: list[ClientKey] = []
     for number, jwk in enumerate(entries):
         if isinstance(jwk, dict) and jwk.get("use") == "enc":
