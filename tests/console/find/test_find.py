@@ -14,8 +14,8 @@ from identity_platform.audit.models import PlatformEvent
 from tenants.models import Tenant, TenantDatabase
 from tests.console.people.browsing import CHOOSER, PEOPLE
 from tests.console.staff import Staff, new_operator, new_tenant_admin
-from tests.world import TestTenant, capture_statements
-from userflow.user_index.entries import digest_of
+from tests.world import TestTenant, User, capture_statements
+from userflow.user_index.entries import deliver, digest_of
 from userflow.user_index.models import IndexedEndUser
 
 FIND = "/admin/search/"
@@ -34,6 +34,13 @@ def found(staff: Staff, words: str) -> str:
     page: str = response.content.decode()
     assert "<html" not in page
     return page
+
+
+def indexed_user(tenant: TestTenant, email: str | None = None) -> User:
+    """Register a user, and let the index follow."""
+    user = tenant.register(email)
+    deliver(tenant.id)
+    return user
 
 
 def searches(staff: Staff) -> list[dict[str, Any]]:
@@ -58,7 +65,7 @@ def test_operator_finds_each_kind_by_beginning_of_name(operator: Staff, tenant: 
 
 
 def test_person_of_unknown_tenant_opens_in_two_clicks(operator: Staff, tenant: TestTenant) -> None:
-    person = tenant.register()
+    person = indexed_user(tenant)
     page = found(operator, person.email.upper())
     assert tenant.name in page
     opened = {"tenant": str(tenant.id), "next": f"{PEOPLE}{person.id}/"}
@@ -72,15 +79,15 @@ def test_person_of_unknown_tenant_opens_in_two_clicks(operator: Staff, tenant: T
 
 
 def test_address_of_several_tenants_finds_all(operator: Staff, tenant: TestTenant, other_tenant: TestTenant) -> None:
-    person = tenant.register()
-    other = other_tenant.register(person.email)
+    person = indexed_user(tenant)
+    other = indexed_user(other_tenant, person.email)
     page = found(operator, person.email)
     assert (str(person.id) in page, str(other.id) in page) == (True, True)
     assert str(person.id) not in found(operator, person.email[:-1])
 
 
 def test_search_for_people_is_audited_without_address(tenant: TestTenant) -> None:
-    staff, person = new_operator().sign_in(), tenant.register()
+    staff, person = new_operator().sign_in(), indexed_user(tenant)
     for words in (person.email, str(person.id), f"none-{person.email}", tenant.slug):
         found(staff, words)
     assert searches(staff) == [
@@ -91,7 +98,7 @@ def test_search_for_people_is_audited_without_address(tenant: TestTenant) -> Non
 
 
 def test_tenant_admin_finds_the_own_tenant_only(operator: Staff, tenant: TestTenant, other_tenant: TestTenant) -> None:
-    staff, own, other = new_tenant_admin(tenant).sign_in(), tenant.register(), other_tenant.register()
+    staff, own, other = new_tenant_admin(tenant).sign_in(), indexed_user(tenant), indexed_user(other_tenant)
     assert f'href="{PEOPLE}{own.id}/"' in found(staff, own.email)
     assert f'href="/admin/tenants/tenant/{tenant.id}/change/"' in found(staff, tenant.slug)
     theirs = [other.email, other.id, other_tenant.slug, other_tenant.id, other_tenant.client_id]
@@ -112,7 +119,7 @@ def test_tenant_admin_finds_the_own_tenant_only(operator: Staff, tenant: TestTen
 )
 def test_search_is_limited_by_permissions(permission: str, kinds: str, tenant: TestTenant) -> None:
     held = permission.split()
-    staff, person = new_operator(*held).sign_in(), tenant.register()
+    staff, person = new_operator(*held).sign_in(), indexed_user(tenant)
     assert (f"by id: {kinds}." in found(staff, "")) == bool(kinds)
     may = {"tenants:read", "endusers:read"} <= set(held)
     assert (str(person.id) in found(staff, person.email), len(searches(staff))) == (may, int(may))
@@ -166,7 +173,7 @@ def test_deleted_tenant_is_not_found(operator: Staff) -> None:
 
 
 def test_search_enters_no_tenant_and_costs_the_same(tenant: TestTenant, other_tenant: TestTenant) -> None:
-    staff, person, costs = new_operator().sign_in(), tenant.register(), []
+    staff, person, costs = new_operator().sign_in(), indexed_user(tenant), []
     # Results of an open tenant are links, so the search reads which one is open, once.
     staff.post(CHOOSER, {"tenant": str(tenant.id), "next": PEOPLE})
     body = {"name": tenant.name, "type": "crm", "base_url": "https://crm.example.com"}
@@ -177,7 +184,7 @@ def test_search_enters_no_tenant_and_costs_the_same(tenant: TestTenant, other_te
         with capture_statements() as seen:
             found(staff, words)
         costs.append(seen.counts)
-    other_tenant.register(person.email)
+    indexed_user(other_tenant, person.email)
     with capture_statements() as seen:
         found(staff, person.email)
     assert (seen.counts, costs) == (costs[0], [(12, 0), (8, 0), (9, 0)])

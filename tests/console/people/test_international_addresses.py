@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.console.find.test_find import found
+from tests.console.find.test_find import found, indexed_user
 from tests.console.people.browsing import PEOPLE, operator_in, send, text_of
 from tests.console.people.test_groups_and_roles import INSIDE, KINDS, join, made
 from tests.console.people.test_invitations import INVITATIONS
@@ -31,7 +31,7 @@ class Spelled:
 @pytest.fixture(scope="module")
 def person(tenant: TestTenant) -> Spelled:
     local = f"eva-{secrets.token_hex(4)}"
-    return Spelled(tenant.register(f"{local}@{UNICODE}"), f"{local}@{UNICODE}", f"{local}@{ENCODED}")
+    return Spelled(indexed_user(tenant, f"{local}@{UNICODE}"), f"{local}@{UNICODE}", f"{local}@{ENCODED}")
 
 
 @pytest.fixture(scope="module")
