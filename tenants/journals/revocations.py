@@ -73,7 +73,8 @@ def deliver(tenant_id: UUID, *, batches: int | None = None) -> bool:
 def deliver_read_only(tenant_id: UUID, database: DatabaseTarget) -> None:
     """Deliver what waits in a read-only database that is about to be dropped. Errors are logged: it may be damaged."""
     try:
-        with in_target(database):
+        with in_target(database), no_timeout(), transaction.atomic(using=TENANT_ALIAS):
+            lift_timeouts(TENANT_ALIAS)
             # In the order of their ids: the newest of one subject is stored last.
             rows = UndeliveredRevocation.objects.order_by("pk")
             last = 0
