@@ -27,19 +27,20 @@ class Wakeups:
         stores = cast("dict[str, dict[str, str]]", settings.CACHES)
         return f"{stores['default']['KEY_PREFIX']}:{self._suffix}:due"
 
-    def wake(self, member: str, *, seconds: float = 0.0) -> None:
-        """Wake for `member` after `seconds`, or earlier if that was asked for. Does not raise without Valkey."""
+    def wake(self, member: str, *, seconds: float = 0.0) -> bool:
+        """Wake for `member` after `seconds`, or earlier if that was asked for. Return False without Valkey."""
         if not self._breaker.allows_request():
-            return
+            return False
         try:
             valkey.client().zadd(self._name(), {member: time.time() + seconds}, lt=True)
         except (redis.RedisError, OSError) as problem:
             self._breaker.record_failure()
             log.warning("wakeup_lost", queue=self._suffix, reason=type(problem).__name__)
-        else:
-            log.debug("woken", queue=self._suffix, seconds=seconds)
-            if self._breaker.is_open:
-                self._breaker.record_success()
+            return False
+        log.debug("woken", queue=self._suffix, seconds=seconds)
+        if self._breaker.is_open:
+            self._breaker.record_success()
+        return True
 
     def take_due(self, most: int) -> Sequence[str]:
         """Take at most `most` members that are due; each goes to one process only. Empty without Valkey."""

@@ -4,12 +4,10 @@ from uuid import UUID
 
 from authlib.oauth2.rfc6749 import ClientMixin
 
-from identity_platform.audit.origin import set_tenant
 from identity_platform.postgresql.model_columns import ModelColumns
-from identity_platform.postgresql.statements import fetch_row
 from tenants.entering import lookup
 from tenants.entering.lookup import TenantContext
-from tenants.entering.target import TENANT_ALIAS, in_target
+from tenants.entering.target import TENANT_ALIAS
 from tenants.errors import UnknownTenant
 from userflow.accounts.client_fields import CONFIDENTIAL
 from userflow.accounts.grant_types import AUTHORIZATION_CODE, may_use
@@ -30,8 +28,7 @@ def find_client(tenant: TenantContext, client_id: str | UUID | None) -> TenantCl
     """Return the active client of this tenant, or None: another tenant's is as unknown as one that does not exist."""
     if client_id is None or not FORM.fullmatch(str(client_id)):
         return None
-    with in_target(tenant.target):
-        row = fetch_row(TENANT_ALIAS, _FIND_CLIENT, [UUID(str(client_id))])
+    row = lookup.fetch_at(tenant.target, tenant.tenant_id, _FIND_CLIENT, [UUID(str(client_id))])
     return None if row is None else CLIENT.row(TENANT_ALIAS, row)
 
 
@@ -50,10 +47,7 @@ def find_client_with_tenant(client_id: str | None) -> tuple[TenantClient, Tenant
         lookup.forget_client(UUID(client_id))
         return None
     client = CLIENT.row(TENANT_ALIAS, columns)
-    if not client.active:
-        return None
-    set_tenant(tenant_id, UUID(client_id))
-    return client, tenant
+    return (client, tenant) if client.active else None
 
 
 class ProtocolClient(ClientMixin):  # type: ignore[misc]  # Authlib is not typed

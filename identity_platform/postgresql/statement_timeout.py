@@ -6,7 +6,7 @@ not enforce it, and without a limit on this side every thread of a worker would 
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final, Self, TypeVar
 
 from psycopg import Connection, OperationalError
@@ -35,13 +35,18 @@ def limit(seconds: float | None) -> None:
 
 
 @contextmanager
-def no_timeout() -> Iterator[None]:
-    """Wait without a limit, for work that takes longer than a request may."""
-    before, _limit.seconds = _limit.seconds, None
+def limited(seconds: float | None) -> Iterator[None]:
+    """Let this thread wait so long for a statement inside the block; None for no limit."""
+    before, _limit.seconds = _limit.seconds, seconds
     try:
         yield
     finally:
         _limit.seconds = before
+
+
+def no_timeout() -> AbstractContextManager[None]:
+    """Wait without a limit, for work that takes longer than a request may."""
+    return limited(None)
 
 
 def is_limited() -> bool:

@@ -1,6 +1,6 @@
 """What the open transaction of a database is told for which the ORM has no words: locks, its snapshot, and its timeouts."""
 
-from identity_platform.postgresql.statements import execute
+from identity_platform.postgresql.statements import execute, fetch_row
 
 
 def advisory_lock(alias: str, number: int, subject: str | None = None) -> None:
@@ -12,6 +12,11 @@ def advisory_lock(alias: str, number: int, subject: str | None = None) -> None:
         execute(alias, "SELECT pg_advisory_xact_lock(%s)", [number])
     else:
         execute(alias, "SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [number, subject])
+
+
+def try_advisory_lock(alias: str, number: int) -> bool:
+    """Take the advisory lock of this number until the transaction ends, or return False if another transaction has it."""
+    return bool(fetch_row(alias, "SELECT pg_try_advisory_xact_lock(%s)", [number])[0])
 
 
 def read_one_snapshot(alias: str, *, read_only: bool) -> None:

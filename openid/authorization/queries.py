@@ -32,7 +32,10 @@ INSERT INTO openid_authorizationcode (digest, client_id, session_id, user_id, re
 SELECT %(digest)s, %(client_id)s, %(session_id)s, %(user_id)s, %(redirect_uri)s, %(code_challenge)s, %(dpop_jkt)s,
   %(scopes)s, %(audiences)s, %(id_token_claims)s, %(userinfo_claims)s, %(nonce)s, now(),
   now() + make_interval(secs => %(seconds)s)
-WHERE %(request_digest)s::bytea IS NULL OR EXISTS (SELECT FROM finished)
+FROM userflow_endusersession n
+WHERE n.id = %(session_id)s AND n.ended_at IS NULL
+  AND (%(request_digest)s::bytea IS NULL OR EXISTS (SELECT FROM finished))
+FOR KEY SHARE OF n
 """
 _REQUEST = ModelColumns(AuthorizationRequest)
 _FIND_REQUEST = f"""
@@ -96,7 +99,7 @@ def new_code(
 ) -> str | None:
     """Store a code for the user of this browser session and return it: 256 bits, used once within a minute.
 
-    With `request_digest` that request ends with it: None is returned if it was finished meanwhile.
+    With `request_digest` that request ends with it. Returns None if it was finished, or the session has ended, meanwhile.
     RFC 6749 section 4.1.2, RFC 9700 section 2.1.1.
     """
     code = new_token()

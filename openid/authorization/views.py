@@ -9,6 +9,7 @@ from django.utils.functional import cached_property
 
 from identity_platform.api.errors import ApiError, Unavailable
 from identity_platform.api.handlers import as_api_error
+from identity_platform.audit.origin import set_tenant
 from openid.authorization import flow
 from openid.authorization.parameters import CREATE, Sent
 from openid.authorization.requests import (
@@ -56,6 +57,7 @@ class Authorize(SignInPage):
         if client_and_tenant is None or not is_address_of(request, client_and_tenant[1]):
             return super().find_tenant(request)
         self.client, tenant = client_and_tenant
+        set_tenant(tenant.tenant_id, self.client.pk)
         return lookup.remember(tenant)
 
     @cached_property

@@ -90,6 +90,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def connect_again(self) -> TenantConnection:
         target, lost = self.target, self.connection
         assert target is not None  # set together with the connection
+        self._keep_noted()
         if target.direct or (lost is not None and lost.leaves_state):
             raise OperationalError("A connection with session state is not replaced.")
         if lost is not None and lost.unreachable:
@@ -105,13 +106,10 @@ class DatabaseWrapper(base.DatabaseWrapper):
             # Closing rolls back, and keeps later statements out of another tenant's transaction.
             self.close()
             raise TenantSwitchInTransaction("A tenant was left inside an open transaction.")
+        self._keep_noted()
         raw, target = self.connection, self.target
         self.connection = self.target = None
         assert target is not None  # set together with the connection
-        if raw.has_noted_rows:
-            raw.has_noted_rows = False
-            if target.tenant_id is not None:
-                self.noted_in.add(target.tenant_id)
         if target.direct:
             raw.close()
         else:
@@ -119,9 +117,18 @@ class DatabaseWrapper(base.DatabaseWrapper):
             if raw.unreachable:
                 POOL.close_server(target.key)
 
+    def _keep_noted(self) -> None:
+        """Keep that triggers have noted rows, also if the reply to the commit was lost."""
+        raw, target = self.connection, self.target
+        if raw is not None and raw.has_noted_rows:
+            raw.has_noted_rows = False
+            if target is not None and target.tenant_id is not None:
+                self.noted_in.add(target.tenant_id)
+
     def _close(self) -> None:
         if self.connection is None:
             return
+        self._keep_noted()
         target = self.target
         super()._close()  # type: ignore[misc]  # not in the stubs
         if target is not None and not target.direct:

@@ -12,7 +12,6 @@ commands read the global row.
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
@@ -291,14 +290,7 @@ def _read_at(
     values: Sequence[Any] | Mapping[str, Any],
 ) -> tuple[TenantContext | None, Sequence[Any]]:
     """Return the tenant and the other columns; None for the tenant if the route leads to a former database of it."""
-    try:
-        with in_target(target):
-            row = fetch_row(TENANT_ALIAS, statement, values)
-    except ProgrammingError as problem:
-        if isinstance(problem.__cause__, _MISSING_IN_SCHEMA) and is_behind(tenant_id):
-            log.warning("tenant_behind", tenant=str(tenant_id), next="run migrate_tenants")
-            raise TenantBehind from problem
-        raise
+    row = fetch_at(target, tenant_id, statement, values)
     own_id, slug, name, status, settings_text, has_webhooks, sign_in_domain, placement_revision = row[:_RECORD_WIDTH]
     if own_id != tenant_id:
         raise ForeignDatabase
@@ -320,6 +312,21 @@ def _read_at(
         sign_in_domain,
     )
     return tenant, row[_RECORD_WIDTH:]
+
+
+def fetch_at(target: DatabaseTarget, tenant_id: UUID, statement: str, values: Sequence[Any] | Mapping[str, Any]) -> Any:
+    """Return the first row of a statement in a tenant's database, or None.
+
+    Raises TenantBehind if the database lacks migrations of this release, and the errors of the tenant's database.
+    """
+    try:
+        with in_target(target):
+            return fetch_row(TENANT_ALIAS, statement, values)
+    except ProgrammingError as problem:
+        if isinstance(problem.__cause__, _MISSING_IN_SCHEMA) and is_behind(tenant_id):
+            log.warning("tenant_behind", tenant=str(tenant_id), next="run migrate_tenants")
+            raise TenantBehind from problem
+        raise
 
 
 def is_behind(tenant_id: UUID) -> bool:
@@ -364,9 +371,8 @@ def find_by_domain(domain: str) -> TenantContext:
 
 def _still_serves(domain: str, tenant: TenantContext) -> bool:
     """Return whether the domain is a former sign-in domain that the tenant still has."""
-    with in_target(tenant.target):
-        row = fetch_row(TENANT_ALIAS, f"SELECT %s = ANY(served_domains) FROM {RECORD_TABLE}", [domain])
-    return bool(row[0])
+    statement = f"SELECT %s = ANY(served_domains) FROM {RECORD_TABLE}"
+    return bool(fetch_at(tenant.target, tenant.tenant_id, statement, [domain])[0])
 
 
 def _named(
@@ -385,10 +391,13 @@ def _named(
     if tenant_id is None:
         raise UnknownTenant
     tenant: TenantContext | None = None
-    with suppress(UnknownTenant, Unavailable, OperationalError, InterfaceError):
+    failure: Exception | None = None
+    try:
         tenant = find(tenant_id)
         if has_name(tenant):
             return tenant
+    except (UnknownTenant, Unavailable, OperationalError, InterfaceError) as problem:
+        failure = problem
     # It has another one now, or its database does not respond: the name may be another tenant's.
     try:
         present = routes.named_again(names, name, read)
@@ -399,6 +408,9 @@ def _named(
         present = tenant_id
     if present is None:
         raise UnknownTenant
+    if failure is not None and present == tenant_id:
+        # Not twice at a database that does not respond.
+        raise failure
     return find(present)
 
 

@@ -2,12 +2,13 @@
 
 Triggers write a row beside each change, in its transaction, so no statement can pass them by. Requests of operators and tenant
 admins, jobs and commands deliver the rows when they leave the tenant. Those of end users and applications use the tenant's
-database only: they wake `deliver_events`, which delivers within a second. What both have left, the periodic task delivers, and
-a backup, a restore and a deletion deliver before they begin.
+database only: they wake `deliver_events`, which delivers within a second. What both have left, the periodic task delivers. A
+restore and a deletion deliver revocations before they begin.
 """
 
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -16,6 +17,7 @@ import structlog
 from django.db import close_old_connections, connections, transaction
 
 from identity_platform.hooks import Hook
+from identity_platform.postgresql.statement_timeout import limited
 from identity_platform.wakeups import Wakeups
 from tenants import operating_modes
 from tenants.entering import lookup
@@ -32,13 +34,12 @@ log = structlog.get_logger("identity.tenants")
 deliveries: Final[Hook[..., bool]] = Hook()
 wakeups: Final = Wakeups("deliveries")
 
-# Threads of `deliver_events`: a database that does not respond holds up one of them.
+# Threads of `deliver_events`: a database that does not respond holds up one of them, for a limited time.
 THREADS: Final = 2
-
-# What a request or a wake-up delivers at most of a change of many rows.
+STATEMENT_SECONDS: Final = 10.0
+# What a request or a wake-up delivers at most of a change of many rows; the rest follows in a moment.
 MOST_BATCHES: Final = 3
-# Tenants of one round of `run`, and the pause after a round without any.
-AT_ONCE: Final = 20
+MORE_SECONDS: Final = 0.5
 IDLE_SECONDS: Final = 0.2
 # After an error of one of the databases.
 RETRY_SECONDS: Final = 30.0
@@ -46,11 +47,19 @@ RETRY_SECONDS: Final = 30.0
 
 def deliver_noted(sender: object, *, tenant_id: UUID, **_: object) -> None:
     """Deliver what transactions of this thread have just noted, or wake `deliver_events`; the receiver of `rows_noted`."""
-    if lookup.is_managing():
-        # After the caller's transaction in the global database: its rollback would take back what is delivered.
-        transaction.on_commit(partial(_deliver_or_log, tenant_id), using=GLOBAL_ALIAS)
+    if not lookup.is_managing():
+        if wakeups.wake(str(tenant_id)):
+            return
+        # Without Valkey no other process hears of it.
     else:
-        wakeups.wake(str(tenant_id))
+        # If this process is killed, or the caller's transaction in the global database is rolled back.
+        wakeups.wake(str(tenant_id), seconds=RETRY_SECONDS)
+    try:
+        # After that transaction: its rollback would take back what is delivered.
+        transaction.on_commit(partial(_deliver_or_log, tenant_id), using=GLOBAL_ALIAS)
+    except Exception as problem:
+        # The global database is away.
+        _log(tenant_id, problem)
 
 
 def deliver_all(*, tenants: Collection[UUID] | None = None, stop: Callable[[], bool] = lambda: False) -> list[str]:
@@ -61,7 +70,8 @@ def deliver_all(*, tenants: Collection[UUID] | None = None, stop: Callable[[], b
         if stop():
             break
         try:
-            deliveries.call(mapping.pk)
+            with limited(STATEMENT_SECONDS):
+                deliveries.call(mapping.pk)
         except Exception as problem:
             problems.append(f"{mapping.tenant.slug}: {why(problem)}")
     return problems
@@ -77,23 +87,29 @@ def run(ending: Callable[[], bool]) -> None:
         connections.close_all()
 
 
-def deliver_due() -> int:
-    """Deliver for the tenants that are due now; return how many these were. Errors are logged."""
-    members = wakeups.take_due(AT_ONCE)
-    for member in members:
+def deliver_due() -> bool:
+    """Deliver for one tenant that is due now; return whether there was one. Errors are logged."""
+    # One at a time: what a killed process has taken waits for the periodic task.
+    for member in wakeups.take_due(1):
         close_old_connections()
-        _deliver_or_log(UUID(member))
-    return len(members)
+        with suppress(ValueError), limited(STATEMENT_SECONDS):
+            _deliver_or_log(UUID(member))
+        return True
+    return False
 
 
 def _deliver_or_log(tenant_id: UUID) -> None:
     """Deliver a tenant's rows, and wake `deliver_events` for what is left."""
     try:
         if any(deliveries.call(tenant_id, batches=MOST_BATCHES)):
-            wakeups.wake(str(tenant_id))
+            wakeups.wake(str(tenant_id), seconds=MORE_SECONDS)
     except UnknownTenant:
         pass
     except Exception as problem:
-        # The change itself is committed, and its rows wait beside it.
-        log.warning("noted_rows_not_delivered", tenant=str(tenant_id), cause=why(problem), next="deliver_noted_rows")
+        _log(tenant_id, problem)
         wakeups.wake(str(tenant_id), seconds=RETRY_SECONDS)
+
+
+def _log(tenant_id: UUID, problem: Exception) -> None:
+    # The change itself is committed, and its rows wait beside it.
+    log.warning("noted_rows_not_delivered", tenant=str(tenant_id), cause=why(problem), next="deliver_noted_rows")

@@ -44,7 +44,7 @@ from tests.world import Api, TestTenant, assert_created, populate
 from userflow.accounts.models import Client
 from userflow.accounts.session_models import EndUserSession
 from userflow.user_index.entries import deliver
-from userflow.user_index.models import IndexedEndUser
+from userflow.user_index.models import IndexedEndUser, UnindexedEndUser
 
 Two = tuple[TestTenant, TestTenant]
 
@@ -394,6 +394,17 @@ def test_damage_is_found_and_repaired(
     code, said = check(tenant, repair=True, yes=True)
     assert code == (0 if repaired else 1), said
     assert found_about(tenant) == ({} if repaired else {kind: count})
+
+
+def test_users_who_wait_for_their_entry_for_long_are_a_finding(two: Two) -> None:
+    tenant = two[0]
+    user = tenant.register()
+    assert found_about(tenant) == {}
+    with in_tenant(tenant.id):
+        UnindexedEndUser.objects.filter(user_id=user.id).update(noted_at=now() - timedelta(hours=3))
+    assert found_about(tenant) == {"index of end users": 1}
+    deliver(tenant.id)
+    assert found_about(tenant) == {}
 
 
 def test_index_finding_names_the_users(two: Two) -> None:

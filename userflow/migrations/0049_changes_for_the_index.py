@@ -1,6 +1,7 @@
 """Triggers that note in a tenant's database whose entry in the index of end users differs, until it is delivered."""
 
 from django.db import migrations, models
+from django.db.models.functions import Now
 
 _NOTE = """
 -- Of single rows only a changed address starts it: the last sign-in, written by every login, must not.
@@ -47,6 +48,7 @@ class Migration(migrations.Migration):
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("user_id", models.UUIDField()),
+                ("noted_at", models.DateTimeField(db_default=Now())),
             ],
             options={"abstract": False},
         ),

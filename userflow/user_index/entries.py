@@ -11,15 +11,18 @@ from uuid import UUID
 from django.db import connections
 
 from identity_platform.crypto import keyed_digest
+from identity_platform.postgresql.transactions import advisory_lock, try_advisory_lock
 from tenants import keys
 from tenants.entering.context import in_tenant, tenant_atomic
 from tenants.entering.router import GLOBAL_ALIAS
+from tenants.entering.target import TENANT_ALIAS
 from tenants.states import Purpose
 from userflow.accounts.models import EndUser
 from userflow.user_index.models import IndexedEndUser, UnindexedEndUser
 
 # Rows of one statement.
 AT_ONCE: Final = 5000
+DELIVERY_LOCK: Final = 7_215_021
 # With arrays: the ORM passes each value as a parameter, which makes large imports twice as slow.
 _STORE: Final = (
     "INSERT INTO userflow_indexedenduser (tenant_id, user_id, digest)"
@@ -46,26 +49,29 @@ def deliver(tenant_id: UUID, *, batches: int | None = None) -> bool:
     """
     with in_tenant(tenant_id, Purpose.RECORD):
         while batches is None or batches > 0:
-            if _deliver_batch(tenant_id) < AT_ONCE:
+            if not _deliver_batch(tenant_id, wait=batches is None):
                 return False
             batches = None if batches is None else batches - 1
     return True
 
 
-def _deliver_batch(tenant_id: UUID) -> int:
-    """Return the number of notes."""
+def _deliver_batch(tenant_id: UUID, *, wait: bool) -> bool:
+    """Return whether more notes wait. `wait` for another delivery that is under way."""
     with tenant_atomic():
-        # Locked until the entries are stored: of two deliveries the later one has read the users later, too.
-        notes = UnindexedEndUser.objects.select_for_update().order_by("pk").values_list("pk", "user_id")
-        rows = list(notes[:AT_ONCE])
+        # Until the entries are stored: otherwise of two deliveries the one that has read the users earlier could store last.
+        if wait:
+            advisory_lock(TENANT_ALIAS, DELIVERY_LOCK)
+        elif not try_advisory_lock(TENANT_ALIAS, DELIVERY_LOCK):
+            return True
+        rows = list(UnindexedEndUser.objects.order_by("pk").values_list("pk", "user_id")[:AT_ONCE])
         if not rows:
-            return 0
+            return False
         noted_ids = {user_id for _, user_id in rows}
         email_keys = dict(EndUser.objects.filter(pk__in=noted_ids).values_list("pk", "email_key"))
         store(tenant_id, {user_id: digest_of(key) for user_id, key in email_keys.items()})
         remove(tenant_id, noted_ids - email_keys.keys())
         UnindexedEndUser.objects.filter(pk__in=[pk for pk, _ in rows]).delete()
-    return len(rows)
+    return len(rows) == AT_ONCE
 
 
 def store(tenant_id: UUID, digests: Mapping[UUID, bytes]) -> None:

@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from django.db import models
+from django.db.models.functions import Now
 
 from identity_platform.restoring import AfterRestore, NoAuthority
 from tenants.models import TenantModel
@@ -33,5 +34,6 @@ class UnindexedEndUser(TenantModel):
     """An end user who was added or deleted or has got another address: triggers note it in the transaction of the change."""
 
     user_id = models.UUIDField()
+    noted_at = models.DateTimeField(db_default=Now())
 
     after_restore: ClassVar[AfterRestore] = NoAuthority("The index is compared with the restored database.")

@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from django.db import transaction
 
 from identity_platform.api import valkey
 from tenants.entering.context import in_tenant, tenant_atomic
@@ -183,21 +184,54 @@ def test_later_delivery_waits_for_an_earlier_one(tenant: TestTenant) -> None:
     deliver(tenant.id)
     with connect_to(tenant.row) as earlier:
         earlier.autocommit = False
-        with connect_to(tenant.row) as raw:
-            raw.execute("UPDATE userflow_enduser SET email_key = 'before@example.com' WHERE id = %s", [person.id])
-        earlier.execute("SELECT 1 FROM userflow_unindexedenduser FOR UPDATE")
+        earlier.execute("SELECT pg_advisory_xact_lock(%s)", [user_entries.DELIVERY_LOCK])
         with connect_to(tenant.row) as raw:
             raw.execute("UPDATE userflow_enduser SET email_key = %s WHERE id = %s", [new, person.id])
+        # A request and a wake-up do not wait, and leave it to the next wake-up.
+        assert deliver(tenant.id, batches=3) is True
+        assert waiting(tenant) == 1
         later = in_thread(lambda: deliver(tenant.id))
         later.join(0.5)
         assert later.is_alive()
         store(tenant.id, {person.id: digest_of("before@example.com")})
-        earlier.execute(
-            "DELETE FROM userflow_unindexedenduser WHERE id = (SELECT min(id) FROM userflow_unindexedenduser)"
-        )
         earlier.commit()
     later.join(30)
-    assert entries(tenant)[person.id] == digest_of(new)
+    assert IndexedEndUser.objects.get(tenant_id=tenant.id, user_id=person.id).digest == digest_of(new)
+
+
+def test_without_valkey_requests_deliver_themselves(tenant: TestTenant, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deliveries.wakeups, "_breaker", open_breaker())
+    person = tenant.register(address())
+    assert IndexedEndUser.objects.filter(tenant_id=tenant.id, user_id=person.id).exists()
+
+
+def open_breaker() -> valkey.CircuitBreaker:
+    breaker = valkey.CircuitBreaker()
+    breaker.record_failure()
+    return breaker
+
+
+def test_changes_of_admins_are_delivered_after_a_rollback_too(tenant: TestTenant) -> None:
+    (user_id,) = users_without_rows_elsewhere(tenant, 1)
+    deliver(tenant.id)
+    with suppress(RuntimeError), transaction.atomic():
+        with in_tenant(tenant.id):
+            EndUser.objects.filter(pk=user_id).update(email_key="rolled-back-elsewhere@example.com")
+        raise RuntimeError
+    # The tenant's transaction is committed, and the deliverer looks later.
+    assert waiting(tenant) == 1
+    name = deliveries.wakeups._name()
+    assert valkey.client().zscore(name, str(tenant.id)) is not None
+    assert indexed(tenant, "rolled-back-elsewhere@example.com") == [user_id]
+
+
+@pytest.mark.parametrize("member", ["no id", ""])
+def test_malformed_wakeup_is_dropped(member: str) -> None:
+    while deliveries.wakeups.take_due(1_000):
+        pass
+    deliveries.wakeups.wake(member)
+    assert deliveries.deliver_due()
+    assert not deliveries.deliver_due()
 
 
 def test_batches_of_a_large_change_are_left_to_the_deliverer(
@@ -231,7 +265,7 @@ def test_process_tries_again_after_an_error(tenant: TestTenant) -> None:
         raw.execute("ALTER TABLE userflow_unindexedenduser RENAME TO elsewhere")
         try:
             deliveries.wakeups.wake(str(tenant.id))
-            assert deliveries.deliver_due() >= 1
+            assert deliveries.deliver_due()
         finally:
             raw.execute("ALTER TABLE elsewhere RENAME TO userflow_unindexedenduser")
     assert str(tenant.id) not in deliveries.wakeups.take_due(1_000_000)
