@@ -88,6 +88,7 @@ NOT_EVERY_DAY = (
     "tests/console/test_intruders.py",
     "tests/documentation/test_site.py",
     "tests/examples/",
+    "tests/federation/saml/test_foreign_providers.py",
     "tests/identity_platform/api/test_sentinels.py",
     "tests/identity_platform/audit/test_chain.py",
     "tests/identity_platform/test_task_queue.py",
