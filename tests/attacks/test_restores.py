@@ -300,6 +300,22 @@ def test_revocations_wait_for_the_global_database(home: TestTenant) -> None:
     assert (waiting(home), journaled(home)) == (0, ["deactivated user"])
 
 
+def test_transaction_that_began_first_revokes_last(home: TestTenant) -> None:
+    person = home.register()
+    update = "UPDATE userflow_enduser SET active = %s WHERE id = %s"
+    with connect_to(home.row) as earlier, connect_to(home.row) as later:
+        earlier.autocommit = False
+        earlier.execute("SELECT now()")
+        for active in (False, True):
+            later.execute(update, [active, person.id])
+        assert deliveries.deliver_all(tenants=[home.id]) == []
+        earlier.execute(update, [False, person.id])
+        earlier.commit()
+    assert deliveries.deliver_all(tenants=[home.id]) == []
+    revoked = JournaledRevocation.objects.filter(tenant_id=home.id, kind="deactivated user")
+    assert list(revoked.values_list("revoked", flat=True)) == [True]
+
+
 def test_journal_has_no_personal_data(home: TestTenant) -> None:
     person = authority.Address(home)
     person.revoke()

@@ -11,6 +11,7 @@ from tenants.entering.context import in_tenant
 from tests.world import PASSWORD, Api, TestTenant, User, capture_statements, sign_in_admin
 from userflow.accounts.models import EndUser
 from userflow.accounts.session_models import EndUserAttempts, EndUserSession
+from userflow.user_index.entries import deliver
 
 UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 
@@ -152,6 +153,7 @@ def test_concurrent_erasures_leave_one_user(new_tenant: Any) -> None:
 
 def test_erase_locks_constant_number_of_rows(new_tenant: Any) -> None:
     def erased(tenant: TestTenant) -> tuple[int, list[str]]:
+        deliver(tenant.id)
         body = {"tenant_id": str(tenant.id), "user_id": str(tenant.register().id)}
         with capture_statements() as seen:
             assert tenant.api.post("/uflow/user/enduser/delete_all", body).status_code == 200
