@@ -17,6 +17,7 @@ from federation.saml.times import read_time
 
 REDIRECT_BINDING: Final = "urn:oasis:names:tc:SAML:2.0:bindings:HTTP-Redirect"
 LONGEST_METADATA: Final = 1024 * 1024
+MOST_METADATA_ELEMENTS: Final = 50_000  # federations put many entities into one document
 LONGEST_ENTITY_ID: Final = 1024  # Metadata section 2.2.1
 LONGEST_LOCATION: Final = 2048
 # Identity providers of developers and tests.
@@ -48,7 +49,7 @@ def read_metadata(document: bytes, *, now: datetime, entity_id: str | None = Non
     have it, none or several identity providers, expired, no usable certificate, no location.
     """
     try:
-        root = read(document, longest=LONGEST_METADATA, comments=True)
+        root = read(document, longest=LONGEST_METADATA, most_elements=MOST_METADATA_ELEMENTS, comments=True)
     except DocumentRejected as problem:
         raise MetadataRejected(str(problem)) from problem
     valid_until = _end_of(root, now)

@@ -278,7 +278,10 @@ def _verified(node: Any, certificates: Sequence[x509.Certificate]) -> Element:
     if len(certificates) > MOST_CERTIFICATES:
         raise ValueError(f"A connection has at most {MOST_CERTIFICATES} certificates.")
     # The element alone, so that signxml finds no other signature and no other id.
-    alone = etree.fromstring(etree.tostring(node, with_tail=False), new_parser())
+    try:
+        alone = etree.fromstring(etree.tostring(node, with_tail=False), new_parser())
+    except etree.LxmlError as problem:
+        raise _malformed("An element cannot be read by itself.") from problem
     signature = _signature_of(alone)
     presented = _presented(signature)
     method = signature[0][1].get("Algorithm")

@@ -216,6 +216,19 @@ def test_document_that_is_no_metadata_is_rejected(text: str, problem: str) -> No
     assert rejection(text) == problem
 
 
+def test_metadata_with_many_elements_is_rejected() -> None:
+    """Its end, which is not well-formed, is not reached."""
+    assert rejection("<a>" + "<x/>" * 100_000 + "</b>") == "The document has more than 50000 elements."
+
+
+def test_metadata_of_a_large_federation_is_read() -> None:
+    roles = "<md:RoleDescriptor/>" * 49_000
+    assert (
+        read_text(f'<md:EntitiesDescriptor xmlns:md="{MD}">{metadata_text()}{roles}</md:EntitiesDescriptor>').entity_id
+        == IDP
+    )
+
+
 def test_our_own_metadata_is_not_that_of_an_identity_provider() -> None:
     document = service_provider_metadata(
         service_provider=IDP, acs_url=SSO, signing_certificates=[rsa_signer().certificate]
