@@ -53,7 +53,9 @@ MOST_CERTIFICATES: Final = 3
 _ENVELOPED: Final = SignatureConstructionMethod.enveloped.value
 _EXCLUSIVE: Final = CanonicalizationMethod.EXCLUSIVE_XML_CANONICALIZATION_1_0.value
 _PREFIX_LIST_TAG: Final = "{http://www.w3.org/2001/10/xml-exc-c14n#}InclusiveNamespaces"
-_PREFIX_LIST: Final = re.compile(r"(?:[A-Za-z0-9_.#-]{1,64}(?: [A-Za-z0-9_.#-]{1,64}){0,31})?")
+_PREFIX: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_SPACES: Final = re.compile(r"[ \t\r\n]+")
+_MOST_LISTED_PREFIXES: Final = 32
 _ID: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,255}")
 _KEY_TYPES: Final[dict[str, type]] = {
     SignatureMethod.RSA_SHA256.value: rsa.RSAPublicKey,
@@ -245,12 +247,24 @@ def _check_algorithm(node: Any, allowed: Callable[[str], bool], *, prefixes: boo
     algorithm = node.get("Algorithm", "")
     if not allowed(algorithm):
         raise AssertionRejected(Reason.ALGORITHM_NOT_ALLOWED, received=f"{_local(node.tag)}: {algorithm}")
-    parameters = [
-        child for child in node
-        if not (prefixes and child.tag == _PREFIX_LIST_TAG and _PREFIX_LIST.fullmatch(child.get("PrefixList", "")))
-    ]  # fmt: skip
+    parameters = [child for child in node if not (prefixes and _is_prefix_list(child))]
     if parameters or len(node) > 1:
         raise _malformed("An algorithm of a Signature has parameters.")
+
+
+def _is_prefix_list(node: Any) -> bool:
+    """Whether an element is a list of prefixes. Raises AssertionRejected for `#default`, which lxml ignores."""
+    if node.tag != _PREFIX_LIST_TAG:
+        return False
+    prefixes = _listed_prefixes(node)
+    if "#default" in prefixes:
+        raise AssertionRejected(Reason.ALGORITHM_NOT_ALLOWED, received=f"{_local(node.tag)}: {' '.join(prefixes)}")
+    return len(prefixes) <= _MOST_LISTED_PREFIXES and all(_PREFIX.fullmatch(prefix) for prefix in prefixes)
+
+
+def _listed_prefixes(node: Any) -> list[str]:
+    """Return the prefixes of an InclusiveNamespaces element, whose attribute has the type NMTOKENS."""
+    return [prefix for prefix in _SPACES.split(node.get("PrefixList", "")) if prefix]
 
 
 def _name_of_part(node: Any) -> str:
@@ -267,6 +281,18 @@ def _malformed(problem: str) -> AssertionRejected:
 
 
 # --- verification ----------------------------------------------------------------------------------------------------
+
+
+class _Verifier(XMLVerifier):
+    """XMLVerifier with other lists of prefixes.
+
+    It splits at single spaces, and lxml takes the empty prefixes between two of them for the default namespace, if any
+    document of the process has had `xmlns=""`.
+    """
+
+    def _get_inclusive_ns_prefixes(self, transform_node: Any) -> list[str] | None:
+        node = transform_node.find(_PREFIX_LIST_TAG)
+        return None if node is None else _listed_prefixes(node)
 
 
 def _signature_of(node: Any) -> Any:
@@ -292,7 +318,7 @@ def _verified(node: Any, certificates: Sequence[x509.Certificate]) -> Element:
         # A time at which the certificate is valid: it counts as a key.
         configuration = replace(_CONFIGURATION, verification_time=certificate.not_valid_before_utc)
         try:
-            result = XMLVerifier().verify(
+            result = _Verifier().verify(
                 document, x509_cert=certificate, id_attribute="ID", parser=new_parser(), expect_config=configuration
             )
         except InvalidDigest as problem:

@@ -7,6 +7,7 @@ part of a signature can be wrong.
 import base64
 import hashlib
 import hmac
+import html
 import os
 import re
 from collections.abc import Sequence
@@ -225,9 +226,8 @@ def canonical(text: str, *, element_id: str | None = None, prefixes: str = "", e
     root = etree.fromstring(re.sub("@[a-z]+@", "", text).encode())
     node = root if element_id is None else root.xpath("//*[@ID=$id]", id=element_id)[0]
     lone = etree.fromstring(etree.tostring(node, with_tail=False))
-    return bytes(
-        etree.tostring(lone, method="c14n", exclusive=exclusive, inclusive_ns_prefixes=prefixes.split() or None)
-    )
+    listed = html.unescape(prefixes).split() or None
+    return bytes(etree.tostring(lone, method="c14n", exclusive=exclusive, inclusive_ns_prefixes=listed))
 
 
 def signature_value(content: bytes, style: Style, signer: Signer) -> bytes:
