@@ -6,6 +6,7 @@ canonicalization takes long. Readers get `Element`, a copy of names, attributes 
 """
 
 import base64
+import html
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -108,6 +109,21 @@ def read(
 ) -> Element:
     """Return the root of the document by value. Raises DocumentRejected as `parse` does."""
     return element_of(parse(document, longest=longest, most_elements=most_elements, comments=comments))
+
+
+def in_context(fragment: bytes, namespaces: Mapping[str | None, str], tag: str) -> bytes:
+    """Return the one element of a fragment as a document (XML Encryption 1.1, "Text Wrapping").
+
+    `namespaces` are those in scope where the fragment belongs, by prefix; the document declares them. `tag` is the name of
+    the element. Raises DocumentRejected as `parse` does, and for anything but one element with this name.
+    """
+    declarations = "".join(
+        f' xmlns{f":{prefix}" if prefix else ""}="{html.escape(namespace)}"' for prefix, namespace in namespaces.items()
+    )
+    root = parse(b"<context%s>%s</context>" % (declarations.encode(), fragment))
+    if [child.tag for child in root] != [tag]:
+        raise DocumentRejected("The fragment is not exactly one element with the expected name.")
+    return bytes(etree.tostring(root[0], with_tail=False))
 
 
 def element_of(node: Any, depth: int = 1) -> Element:

@@ -102,8 +102,13 @@ def read_response(document: bytes, *, connection: SamlConnection, request_id: st
     signed = verify_response(document, connection.certificates)
     assertion = signed.assertion
     if signed.encrypted is not None:
-        plaintext = decrypt(signed.encrypted, connection.decryption_keys, response_signed=signed.response_signed)
-        assertion = verify_assertion(plaintext, connection.certificates, response_signed=signed.response_signed)
+        decrypted = decrypt(
+            signed.encrypted,
+            connection.decryption_keys,
+            namespaces=signed.namespaces,
+            response_signed=signed.response_signed,
+        )
+        assertion = verify_assertion(decrypted, connection.certificates, response_signed=signed.response_signed)
     assert assertion is not None
     _check_envelope(signed.envelope, connection, request_id, now)
     _check_message(assertion, connection.identity_provider, now)

@@ -7,7 +7,7 @@ parent as the whole document, and callers get the bytes that were signed, parsed
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -82,13 +82,15 @@ class SignedResponse(NamedTuple):
 
     `envelope` is the Response without assertions: its values are only compared with expected ones, since nothing but
     `response_signed` says whether they are signed. `assertion` is signed, by itself or with the Response. `encrypted` is
-    an EncryptedAssertion that is signed only with `response_signed`. One of the last two is None.
+    an EncryptedAssertion that is signed only with `response_signed`. One of the two is None. `namespaces` are those in scope
+    at either, by prefix; in a signed Response those that the signature covers.
     """
 
     envelope: Element
     response_signed: bool
     assertion: Element | None
     encrypted: Element | None
+    namespaces: Mapping[str | None, str]
 
 
 def verify_response(document: bytes, certificates: Sequence[x509.Certificate]) -> SignedResponse:
@@ -105,14 +107,17 @@ def verify_response(document: bytes, certificates: Sequence[x509.Certificate]) -
     assertion_signed = not encrypted and _signature_of(assertion) is not None
     if not (response_signed or assertion_signed or encrypted):
         raise AssertionRejected(Reason.SIGNATURE_MISSING, expected="signed Response or Assertion")
-    signed_assertion = _verified(assertion, certificates) if assertion_signed else None
-    response = _verified(root, certificates) if response_signed else element_of(root)
+    signed_assertion = element_of(_verified(assertion, certificates)) if assertion_signed else None
+    envelope = _verified(root, certificates) if response_signed else root
+    response = element_of(envelope)
     (inner,) = response.all(assertion.tag)
     return SignedResponse(
         envelope=replace(response, children=tuple(each for each in response.children if each is not inner)),
         response_signed=response_signed,
         assertion=None if encrypted else signed_assertion or inner,
         encrypted=inner if encrypted else None,
+        # Not those of the document: an attacker can declare prefixes that no name uses, which the canonical form leaves out.
+        namespaces=envelope.find(assertion.tag).nsmap,
     )
 
 
@@ -123,7 +128,7 @@ def verify_assertion(document: bytes, certificates: Sequence[x509.Certificate], 
     """
     root = _parsed(document, ASSERTION_TAG)
     if _signature_of(root) is not None:
-        return _verified(root, certificates)
+        return element_of(_verified(root, certificates))
     if not response_signed:
         raise AssertionRejected(Reason.SIGNATURE_MISSING, expected="signed Assertion inside EncryptedAssertion")
     return element_of(root)
@@ -299,8 +304,8 @@ def _signature_of(node: Any) -> Any:
     return node.find(f"{SIGNATURE}Signature")
 
 
-def _verified(node: Any, certificates: Sequence[x509.Certificate]) -> Element:
-    """Verify the signature of an element with one of the keys and return what was signed."""
+def _verified(node: Any, certificates: Sequence[x509.Certificate]) -> Any:
+    """Verify the signature of an element with one of the keys and return what was signed as an lxml element."""
     if len(certificates) > MOST_CERTIFICATES:
         raise ValueError(f"A connection has at most {MOST_CERTIFICATES} certificates.")
     # The element alone, so that signxml finds no other signature and no other id.
@@ -336,7 +341,7 @@ def _verified(node: Any, certificates: Sequence[x509.Certificate]) -> Element:
             or _signature_of(signed) is not None
         ):
             raise _signature_invalid("signed element")
-        return element_of(signed)
+        return signed
     raise _unverified(certificates, presented)
 
 
