@@ -121,7 +121,7 @@ def read_response(document: bytes, *, connection: SamlConnection, request_id: st
         name_id_format=name_id.attributes.get("Format", UNSPECIFIED_FORMAT),
         attributes=_attributes_of(assertion),
         authn_context=_authn_context_of(statement),
-        authenticated_at=_time(statement, "AuthnInstant", Reason.AUTHENTICATION_MISSING),
+        authenticated_at=_check_begun(_time(statement, "AuthnInstant", Reason.AUTHENTICATION_MISSING), now),
         session_not_on_or_after=_session_end_of(statement, now),
         assertion_id=assertion.attributes["ID"],
         valid_until=min(confirmed_until, conditions_until) + SKEW,
@@ -288,11 +288,12 @@ def _time(element: Element, name: str, reason: Reason) -> datetime:
     return moment
 
 
-def _check_begun(moment: datetime, now: datetime) -> None:
+def _check_begun(moment: datetime, now: datetime) -> datetime:
     if moment > now + SKEW:
         raise AssertionRejected(
             Reason.CLOCK_SKEW, expected=f"not after {write_time(now + SKEW)}", received=write_time(moment)
         )
+    return moment
 
 
 def _check_not_over(moment: datetime, now: datetime) -> datetime:

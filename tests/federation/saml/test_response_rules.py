@@ -235,7 +235,8 @@ def test_unknown_condition_is_rejected() -> None:
 
 
 def test_clocks_50_seconds_apart_are_accepted() -> None:
-    ahead = Claims(issued_at=at(seconds=50), not_before=at(seconds=50))
+    authenticated = f'<saml:AuthnStatement AuthnInstant="{at(seconds=50)}"/>'
+    ahead = Claims(issued_at=at(seconds=50), not_before=at(seconds=50), statements=authenticated)
     behind = Claims(not_on_or_after=at(seconds=-50), confirmed_until=at(seconds=-50), session_end=at(seconds=-50))
     assert read(respond(ahead)).subject == SUBJECT
     assert read(respond(behind)).subject == SUBJECT
@@ -250,6 +251,7 @@ def test_clocks_50_seconds_apart_are_accepted() -> None:
         {"not_on_or_after": at(seconds=-70)},
         {"confirmed_until": at(seconds=-70)},
         {"session_end": at(seconds=-70)},
+        {"statements": f'<saml:AuthnStatement AuthnInstant="{at(seconds=70)}"/>'},
     ],
     ids=lambda claims: next(iter(claims)),
 )
