@@ -118,7 +118,7 @@ class Claims:
     name_id: str | None = None
     issuer: str = IDP
     response_issuer: str | None = None
-    destination: str = ACS
+    destination: str | None = ACS
     recipient: str = ACS
     audiences: str | None = None
     request_id: str | None = REQUEST
@@ -195,7 +195,7 @@ def response_text(claims: Claims, assertion: str) -> str:
     issuer = claims.issuer if claims.response_issuer is None else claims.response_issuer
     return (
         f'<samlp:Response xmlns:samlp="{SAMLP}" xmlns:saml="{SAML}" ID="{claims.response_id}" Version="2.0" '
-        f'IssueInstant="{claims.issued_at}" Destination="{claims.destination}"'
+        f'IssueInstant="{claims.issued_at}"{optional("Destination", claims.destination)}'
         f"{optional('InResponseTo', claims.request_id)}><saml:Issuer>{issuer}</saml:Issuer>@response@"
         f"<samlp:Status>{claims.status}</samlp:Status>{assertion}</samlp:Response>"
     )
