@@ -137,6 +137,37 @@ def test_missing_location_is_rejected() -> None:
         "https://idp.customer.example:port/",
         "https://idp.customer.example/&#10;x",
         "https://идп.example/",
+        "https://a;script-src/",
+        "https://*.example/",
+        "https://*/",
+        "https://a'b/",
+        "https://a&quot;b/",
+        "https://a,b/",
+        "https://a_b.example/",
+        "https://-a.example/",
+        "https://a-.example/",
+        "https://a..example/",
+        "https://.example/",
+        "https://idp.example./",
+        f"https://{'a' * 64}.example/",
+        f"https://{'a.' * 126}example/",
+        "https://127.1/",
+        "https://0x7f.0x1/",
+        "https://1.2.3.4.5/",
+        "https://2130706433/",
+        "https://256.1.1.1/",
+        "https://[v1.a]/",
+        "https://[192.0.2.1]/",
+        "https://[fe80::1%25eth0]/",
+        "https://[2001:db8::1]x/",
+        "https://x[2001:db8::1]/",
+        "https://2001:db8::1/",
+        "https://idp.customer.example:/",
+        "https://idp.customer.example:0/",
+        "https://idp.customer.example:0443/",
+        "https://idp.customer.example:65536/",
+        "https://idp.customer.example:+443/",
+        "https://@idp.customer.example/",
         "https://idp.customer.example/" + "a" * 2048,
     ],
 )
@@ -149,6 +180,25 @@ def test_location_that_is_no_https_url_is_rejected(location: str) -> None:
 @pytest.mark.parametrize("location", ["http://localhost:7000/sso", "http://127.0.0.1/sso", "http://[::1]:80/sso"])
 def test_http_location_on_the_own_machine_is_accepted(location: str) -> None:
     assert read_text(metadata_text(services=service_text(location))).post_location == location
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "idp",
+        "IDP.Customer.example",
+        "xn--80ahd1agd.example",
+        "a-b.1.example:8443",
+        "192.0.2.1:8443",
+        "[2001:DB8::1]",
+        "[::1]:1",
+    ],
+)
+def test_location_at_name_or_ip_address_is_accepted(host: str) -> None:
+    assert (
+        read_text(metadata_text(services=service_text(f"https://{host}/sso?a=b"))).post_location
+        == f"https://{host}/sso?a=b"
+    )
 
 
 def test_expired_metadata_is_rejected() -> None:
