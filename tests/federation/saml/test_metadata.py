@@ -222,6 +222,31 @@ def test_one_of_several_entities_is_chosen_by_its_id() -> None:
     )
 
 
+def grouped(*attributes: str) -> str:
+    """Metadata inside groups with these attributes, the outermost first."""
+    opening = "".join(f'<md:EntitiesDescriptor xmlns:md="{MD}"{each}>' for each in attributes)
+    return f"{opening}{metadata_text()}{'</md:EntitiesDescriptor>' * len(attributes)}"
+
+
+def test_end_of_every_group_counts() -> None:
+    until = [f' validUntil="{at(days=days)}"' for days in (3, 1, 2)]
+    assert read_text(grouped(*until)).valid_until == NOW + timedelta(days=1)
+    assert rejection(grouped("", f' validUntil="{at()}"', "")) == (
+        "The metadata has expired (validUntil). Download it again."
+    )
+
+
+def test_end_of_another_group_does_not_count() -> None:
+    other = f'<md:EntitiesDescriptor validUntil="{at()}"/></md:EntitiesDescriptor>'
+    assert read_text(grouped("").replace("</md:EntitiesDescriptor>", other)).valid_until is None
+
+
+def test_entity_inside_another_element_is_no_entity() -> None:
+    text = grouped("").replace("<md:EntityDescriptor", "<md:Extensions><md:EntityDescriptor")
+    text = text.replace("</md:EntityDescriptor>", "</md:EntityDescriptor></md:Extensions>")
+    assert "0 times" in rejection(text)
+
+
 def test_other_entity_at_refresh_is_rejected() -> None:
     assert "the identity provider of this connection 0 times" in rejection(metadata_text(), "https://other.example")
 
