@@ -21,7 +21,7 @@ from federation.saml.documents import DocumentRejected, decoded
 SHORTEST_RSA_KEY: Final = 2048
 LONGEST_RSA_KEY: Final = 8192
 LONGEST_CERTIFICATE: Final = 16 * 1024
-_CURVES: Final = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
+_CURVES: Final = (ec.SECP256R1, ec.SECP384R1)  # those of ECDSA-SHA256 and ECDSA-SHA384
 _PEM: Final = re.compile(r"\s*-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----\s*")
 
 
@@ -32,8 +32,7 @@ class CertificateRejected(Exception):
 def read_certificate(text: str) -> x509.Certificate:
     """Return the certificate of a PEM block or, as metadata has it, of bare base64.
 
-    Raises CertificateRejected if it cannot be read, or if its key is not RSA of 2,048 to 8,192 bits or on P-256, P-384 or
-    P-521.
+    Raises CertificateRejected if it cannot be read, or if its key is not RSA of 2,048 to 8,192 bits or on P-256 or P-384.
     """
     if len(text) > LONGEST_CERTIFICATE:
         raise CertificateRejected(f"The certificate is longer than {LONGEST_CERTIFICATE} characters.")
@@ -51,7 +50,7 @@ def read_certificate(text: str) -> x509.Certificate:
         if not SHORTEST_RSA_KEY <= key.key_size <= LONGEST_RSA_KEY:
             raise CertificateRejected(f"RSA keys have {SHORTEST_RSA_KEY} to {LONGEST_RSA_KEY} bits.")
     elif not (isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, _CURVES)):
-        raise CertificateRejected("The key is neither RSA nor on one of the curves P-256, P-384 and P-521.")
+        raise CertificateRejected("The key is neither RSA nor on one of the curves P-256 and P-384.")
     return certificate
 
 

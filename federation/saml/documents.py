@@ -1,11 +1,12 @@
 """XML documents of SAML, read with limits and written: the only importer of lxml besides `federation.saml.signatures`.
 
 A document is UTF-8 without document type, entity, comment and processing instruction, so that two parsers cannot read it
-differently, and its size, depth, attributes and namespaces are limited, so that neither parsing nor canonicalization
-takes long. Readers get `Element`, a copy of names, attributes and text that no longer belongs to any document.
+differently, and its size, elements, depth, attributes and namespaces are limited, so that neither parsing nor
+canonicalization takes long. Readers get `Element`, a copy of names, attributes and text that no longer belongs to any document.
 """
 
 import base64
+import html
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ PREFIXES: Final = {
 
 LONGEST_RESPONSE: Final = 256 * 1024
 DEEPEST: Final = 32  # an encrypted response has ten levels
+# 65,000 elements, which 256 KiB can have, took 1.3 s to verify; the groups of a user are some hundreds.
+MOST_ELEMENTS: Final = 5_000
 # Canonicalization sorts attributes by insertion: 32,000 of them on one element took it 2 s.
 MOST_ATTRIBUTES: Final = 64
 MOST_PREFIXES: Final = 64
@@ -36,6 +39,7 @@ _ENCODING: Final = re.compile(r"""encoding[ \t\r\n]*=[ \t\r\n]*["'](?!utf-8["'])
 _VERSION: Final = re.compile(r"""version[ \t\r\n]*=[ \t\r\n]*["']1\.0["']""")
 _ABSOLUTE_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[\x21-\x7e]+")
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}")
+_CHUNK: Final = 16 * 1024
 _XML_SPACE: Final = " \t\r\n"
 _SPACES: Final = re.compile(r"[ \t\r\n]+")
 
@@ -70,7 +74,13 @@ def new_parser() -> Any:
     return etree.XMLParser(resolve_entities=False, load_dtd=False, no_network=True, huge_tree=False, encoding="utf-8")
 
 
-def parse(document: bytes, *, longest: int = LONGEST_RESPONSE, comments: bool = False) -> Any:
+def parse(
+    document: bytes,
+    *,
+    longest: int = LONGEST_RESPONSE,
+    most_elements: int = MOST_ELEMENTS,
+    comments: bool = False,
+) -> Any:
     """Return the root of the document as an lxml element. Raises DocumentRejected.
 
     `comments` accepts comments, for documents in which no signature is verified. Between the text of an element they are
@@ -82,20 +92,38 @@ def parse(document: bytes, *, longest: int = LONGEST_RESPONSE, comments: bool = 
         resolve_entities=False, load_dtd=False, no_network=True, huge_tree=False, encoding="utf-8",
     )  # fmt: skip
     try:
-        parser.feed(document)
-        root = parser.close()
-        events = list(parser.read_events())
+        root = _check_events(_events(parser, document), most_elements, comments=comments)
     except etree.LxmlError as problem:
         raise DocumentRejected("This is not well-formed XML.") from problem
-    _check_events(events, comments=comments)
     if etree.ElementTree(root).docinfo.internalDTD is not None:
         raise DocumentRejected("The document has a document type.")
     return root
 
 
-def read(document: bytes, *, longest: int = LONGEST_RESPONSE, comments: bool = False) -> Element:
+def read(
+    document: bytes,
+    *,
+    longest: int = LONGEST_RESPONSE,
+    most_elements: int = MOST_ELEMENTS,
+    comments: bool = False,
+) -> Element:
     """Return the root of the document by value. Raises DocumentRejected as `parse` does."""
-    return element_of(parse(document, longest=longest, comments=comments))
+    return element_of(parse(document, longest=longest, most_elements=most_elements, comments=comments))
+
+
+def in_context(fragment: bytes, namespaces: Mapping[str | None, str], tag: str) -> bytes:
+    """Return the one element of a fragment as a document (XML Encryption 1.1, "Text Wrapping").
+
+    `namespaces` are those in scope where the fragment belongs, by prefix; the document declares them. `tag` is the name of
+    the element. Raises DocumentRejected as `parse` does, and for anything but one element with this name.
+    """
+    declarations = "".join(
+        f' xmlns{f":{prefix}" if prefix else ""}="{html.escape(namespace)}"' for prefix, namespace in namespaces.items()
+    )
+    root = parse(b"<context%s>%s</context>" % (declarations.encode(), fragment))
+    if [child.tag for child in root] != [tag]:
+        raise DocumentRejected("The fragment is not exactly one element with the expected name.")
+    return bytes(etree.tostring(root[0], with_tail=False))
 
 
 def element_of(node: Any, depth: int = 1) -> Element:
@@ -157,23 +185,48 @@ def _check_text(document: bytes, longest: int, *, comments: bool) -> None:
         raise DocumentRejected("The document has a comment.")
 
 
-def _check_events(events: list[tuple[str, Any]], *, comments: bool) -> None:
-    """Check what the parser saw: namespaces, attributes, and again that nothing but elements is there."""
-    prefixes = set()
+def _events(parser: Any, document: bytes) -> Iterator[tuple[str, Any]]:
+    """Yield what the parser sees while it is fed, so that a document is not parsed beyond the limit that it exceeds."""
+    for start in range(0, len(document), _CHUNK):
+        parser.feed(document[start : start + _CHUNK])
+        yield from parser.read_events()
+    parser.close()
+    yield from parser.read_events()
+
+
+def _check_events(events: Iterator[tuple[str, Any]], most_elements: int, *, comments: bool) -> Any:
+    """Check what the parser sees: namespaces, names, numbers, and again that nothing but elements is there.
+
+    Returns the root, which is the first element.
+    """
+    root, elements, prefixes = None, 0, set()
     for event, subject in events:
         if event == "start-ns":
             prefix, namespace = subject
             prefixes.add(prefix)
+            _check_names(prefix)
             # Canonicalization fails on relative ones, and has been taken for an empty result ("void canonicalization").
             if namespace and not _ABSOLUTE_URI.fullmatch(namespace):
                 raise DocumentRejected("A namespace is not an absolute URI.")
         elif event == "start":
+            root = subject if root is None else root
+            elements += 1
+            if elements > most_elements:
+                raise DocumentRejected(f"The document has more than {most_elements} elements.")
+            _check_names(subject.tag, *subject.attrib)
             if len(subject.attrib) > MOST_ATTRIBUTES:
                 raise DocumentRejected(f"An element has more than {MOST_ATTRIBUTES} attributes.")
         elif not (event == "comment" and comments):
             raise DocumentRejected(f"The document has a {event}.")
     if len(prefixes) > MOST_PREFIXES:
         raise DocumentRejected(f"The document has more than {MOST_PREFIXES} namespace prefixes.")
+    return root
+
+
+def _check_names(*names: str) -> None:
+    """Reject names that are not ASCII: lxml serializes them as character references, which are not XML there."""
+    if not all(name.isascii() for name in names):
+        raise DocumentRejected("A name of the document is not ASCII.")
 
 
 def _prefixes_of(element: Element) -> dict[str, str]:

@@ -7,7 +7,7 @@ wrong key is replaced by a random one, so that no response tells which part fail
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from cryptography.exceptions import InvalidTag
@@ -16,7 +16,15 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from federation.saml.documents import ENCRYPTION, ENCRYPTION11, SIGNATURE, DocumentRejected, Element, decoded, read
+from federation.saml.documents import (
+    ENCRYPTION,
+    ENCRYPTION11,
+    SIGNATURE,
+    DocumentRejected,
+    Element,
+    decoded,
+    in_context,
+)
 from federation.saml.rejections import AssertionRejected, Reason
 from federation.saml.signatures import ASSERTION_TAG
 
@@ -62,18 +70,24 @@ class _Ciphertext(NamedTuple):
     encrypted_key: bytes
 
 
-def decrypt(encrypted: Element, keys: Sequence[rsa.RSAPrivateKey], *, response_signed: bool) -> bytes:
+def decrypt(
+    encrypted: Element,
+    keys: Sequence[rsa.RSAPrivateKey],
+    *,
+    namespaces: Mapping[str | None, str],
+    response_signed: bool,
+) -> bytes:
     """Decrypt an EncryptedAssertion with one of the keys and return the document of the Assertion.
 
-    Raises AssertionRejected: encryption_not_allowed for the algorithms, which are visible, and decryption_failed for
-    everything else.
+    `namespaces` are those in scope at the EncryptedAssertion, by prefix: the Assertion may use them. Raises
+    AssertionRejected: encryption_not_allowed for the algorithms, which are visible, and decryption_failed for everything
+    else.
     """
     parts = _parts_of(encrypted, response_signed=response_signed)
     for key in keys:
         plaintext = _plaintext(parts, _content_key(parts, key))
         try:
-            if read(plaintext).tag == ASSERTION_TAG:
-                return plaintext
+            return in_context(plaintext, namespaces, ASSERTION_TAG)
         except DocumentRejected:
             continue
     raise _failed()

@@ -4,6 +4,9 @@ Its signature is not verified: the tenant's admin, or the URL, is the source of 
 some products contain, are accepted between elements. All other limits of documents hold.
 """
 
+import ipaddress
+import re
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
@@ -17,8 +20,15 @@ from federation.saml.times import read_time
 
 REDIRECT_BINDING: Final = "urn:oasis:names:tc:SAML:2.0:bindings:HTTP-Redirect"
 LONGEST_METADATA: Final = 1024 * 1024
+MOST_METADATA_ELEMENTS: Final = 50_000  # federations put many entities into one document
 LONGEST_ENTITY_ID: Final = 1024  # Metadata section 2.2.1
 LONGEST_LOCATION: Final = 2048
+LONGEST_HOST: Final = 253
+_ENTITY_TAG: Final = f"{METADATA}EntityDescriptor"
+_GROUP_TAG: Final = f"{METADATA}EntitiesDescriptor"
+_LABEL_REST: Final = "(?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+# The last label begins with a letter: browsers take `127.1` and `0x7f.1` for IPv4 addresses.
+_DNS_NAME: Final = re.compile(rf"(?:[A-Za-z0-9]{_LABEL_REST}\.)*[A-Za-z]{_LABEL_REST}")
 # Identity providers of developers and tests.
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -48,15 +58,14 @@ def read_metadata(document: bytes, *, now: datetime, entity_id: str | None = Non
     have it, none or several identity providers, expired, no usable certificate, no location.
     """
     try:
-        root = read(document, longest=LONGEST_METADATA, comments=True)
+        root = read(document, longest=LONGEST_METADATA, most_elements=MOST_METADATA_ELEMENTS, comments=True)
     except DocumentRejected as problem:
         raise MetadataRejected(str(problem)) from problem
-    valid_until = _end_of(root, now)
-    entity, role = _identity_provider_of(root, entity_id)
+    *groups, entity, role = _identity_provider_of(root, entity_id)
     name = entity.attributes.get("entityID", "")
     if not name or len(name) > LONGEST_ENTITY_ID:
         raise MetadataRejected(f"The entity id is empty or longer than {LONGEST_ENTITY_ID} characters.")
-    ends = [end for end in (valid_until, _end_of(entity, now), _end_of(role, now)) if end is not None]
+    ends = [end for end in (_end_of(element, now) for element in (*groups, entity, role)) if end is not None]
     post, redirect = _location_of(role, POST_BINDING), _location_of(role, REDIRECT_BINDING)
     if not (post or redirect):
         raise MetadataRejected(
@@ -72,18 +81,17 @@ def read_metadata(document: bytes, *, now: datetime, entity_id: str | None = Non
     )
 
 
-def _identity_provider_of(root: Element, entity_id: str | None) -> tuple[Element, Element]:
-    """Return the EntityDescriptor and its IDPSSODescriptor: the only one, or the one with the entity id."""
-    entity_tag = f"{METADATA}EntityDescriptor"
-    if root.tag not in (entity_tag, f"{METADATA}EntitiesDescriptor"):
+def _identity_provider_of(root: Element, entity_id: str | None) -> tuple[Element, ...]:
+    """Return the groups, the EntityDescriptor and the IDPSSODescriptor: the only one, or the one with the entity id."""
+    if root.tag not in (_ENTITY_TAG, _GROUP_TAG):
         raise MetadataRejected(
             "This is not SAML metadata: the root is neither EntityDescriptor nor EntitiesDescriptor."
         )
     candidates = [
-        (entity, role)
-        for entity in (root, *root.descendants(entity_tag))
-        if entity.tag == entity_tag and entity_id in (None, entity.attributes.get("entityID"))
-        for role in entity.all(f"{METADATA}IDPSSODescriptor")
+        (*path, role)
+        for path in _paths_to_entities(root)
+        if entity_id in (None, path[-1].attributes.get("entityID"))
+        for role in path[-1].all(f"{METADATA}IDPSSODescriptor")
         if PROTOCOL_NAME in role.attributes.get("protocolSupportEnumeration", "").split()
     ]
     if len(candidates) != 1:
@@ -94,6 +102,16 @@ def _identity_provider_of(root: Element, entity_id: str | None) -> tuple[Element
             f"The metadata describes {which} {len(candidates)} times. Give metadata with exactly one."
         )
     return candidates[0]
+
+
+def _paths_to_entities(element: Element, groups: tuple[Element, ...] = ()) -> Iterator[tuple[Element, ...]]:
+    """Yield each EntityDescriptor after the groups around it: an entity in any other element is not one."""
+    path = (*groups, element)
+    if element.tag == _ENTITY_TAG:
+        yield path
+    elif element.tag == _GROUP_TAG:
+        for child in element.children:
+            yield from _paths_to_entities(child, path)
 
 
 def _end_of(element: Element, now: datetime) -> datetime | None:
@@ -121,17 +139,34 @@ def _location_of(role: Element, binding: str) -> str:
 
 
 def _is_web_address(location: str) -> bool:
-    """Whether browsers may be sent there: https, or http on the own machine; no script, no credentials."""
+    """Whether browsers may be sent there: https, or http on the own machine; no script, no credentials.
+
+    The origin is also safe as a source in a Content-Security-Policy.
+    """
     if not (location.isascii() and location.isprintable()) or " " in location or len(location) > LONGEST_LOCATION:
         return False
     try:
         parts = urlsplit(location)
-        host, _ = parts.hostname, parts.port
+        host, port = parts.hostname or "", parts.port
     except ValueError:
         return False
-    if not host or parts.username is not None or "\\" in location:
+    authority = f"[{host}]" if ":" in host else host
+    # No credentials, no empty port, no name in brackets.
+    is_canonical = parts.netloc.lower() in (authority, f"{authority}:{port}")
+    if not (is_canonical and _is_host(host)) or port == 0 or "\\" in location:
         return False
     return parts.scheme == "https" or (parts.scheme == "http" and host in _LOOPBACK)
+
+
+def _is_host(host: str) -> bool:
+    """Whether this is a DNS name, or an IP address without a zone."""
+    if _DNS_NAME.fullmatch(host) and len(host) <= LONGEST_HOST:
+        return True
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return "%" not in host
 
 
 def _certificates_of(role: Element) -> tuple[x509.Certificate, ...]:

@@ -22,7 +22,7 @@ from federation.saml.documents import (
 )
 from federation.saml.encryption import decrypt
 from federation.saml.rejections import AssertionRejected, Reason
-from federation.saml.signatures import RESPONSE_TAG, verify_assertion, verify_response
+from federation.saml.signatures import RESPONSE_TAG, SignedResponse, verify_assertion, verify_response
 from federation.saml.times import read_time, write_time
 
 SKEW: Final = timedelta(seconds=60)
@@ -102,11 +102,17 @@ def read_response(document: bytes, *, connection: SamlConnection, request_id: st
     signed = verify_response(document, connection.certificates)
     assertion = signed.assertion
     if signed.encrypted is not None:
-        plaintext = decrypt(signed.encrypted, connection.decryption_keys, response_signed=signed.response_signed)
-        assertion = verify_assertion(plaintext, connection.certificates, response_signed=signed.response_signed)
+        decrypted = decrypt(
+            signed.encrypted,
+            connection.decryption_keys,
+            namespaces=signed.namespaces,
+            response_signed=signed.response_signed,
+        )
+        assertion = verify_assertion(decrypted, connection.certificates, response_signed=signed.response_signed)
     assert assertion is not None
-    _check_envelope(signed.envelope, connection, request_id, now)
-    _check_message(assertion, connection.identity_provider, now)
+    _check_envelope(signed, connection, request_id, now)
+    _check_message(assertion, now)
+    _check_issuer(assertion, connection.identity_provider)
     confirmed_until = _check_confirmation(assertion, connection.acs_url, request_id, now)
     conditions_until = _check_conditions(assertion, connection.service_provider, now)
     name_id = _name_id_of(assertion)
@@ -116,7 +122,7 @@ def read_response(document: bytes, *, connection: SamlConnection, request_id: st
         name_id_format=name_id.attributes.get("Format", UNSPECIFIED_FORMAT),
         attributes=_attributes_of(assertion),
         authn_context=_authn_context_of(statement),
-        authenticated_at=_time(statement, "AuthnInstant", Reason.AUTHENTICATION_MISSING),
+        authenticated_at=_check_begun(_time(statement, "AuthnInstant", Reason.AUTHENTICATION_MISSING), now),
         session_not_on_or_after=_session_end_of(statement, now),
         assertion_id=assertion.attributes["ID"],
         valid_until=min(confirmed_until, conditions_until) + SKEW,
@@ -152,20 +158,32 @@ def _check_status(response: Element) -> None:
         raise AssertionRejected(Reason.STATUS_NOT_SUCCESS, expected=SUCCESS, received=" ".join(codes))
 
 
-def _check_envelope(response: Element, connection: SamlConnection, request_id: str, now: datetime) -> None:
+def _check_envelope(signed: SignedResponse, connection: SamlConnection, request_id: str, now: datetime) -> None:
+    """Check the Response around the assertion.
+
+    Its Issuer may be missing if it is neither signed nor has an encrypted assertion (Profiles section 4.1.4.2), its
+    Destination if it is not signed (Bindings section 3.5.5.2).
+    """
+    response = signed.envelope
     _check_status(response)
-    _check_message(response, connection.identity_provider, now)
-    destination = response.attributes.get("Destination", "")
-    if destination != connection.acs_url:
-        raise AssertionRejected(Reason.DESTINATION_MISMATCH, expected=connection.acs_url, received=destination)
+    _check_message(response, now)
+    if signed.response_signed or signed.encrypted is not None or response.all(f"{ASSERTION}Issuer"):
+        _check_issuer(response, connection.identity_provider)
+    if signed.response_signed or "Destination" in response.attributes:
+        destination = response.attributes.get("Destination", "")
+        if destination != connection.acs_url:
+            raise AssertionRejected(Reason.DESTINATION_MISMATCH, expected=connection.acs_url, received=destination)
     _check_request_id(_request_id_of(response), request_id)
 
 
-def _check_message(element: Element, identity_provider: str, now: datetime) -> None:
-    """Check what Response and Assertion have in common: version, time of issue, Issuer."""
+def _check_message(element: Element, now: datetime) -> None:
+    """Check what Response and Assertion have in common: version and time of issue."""
     if element.attributes.get("Version") != "2.0":
         raise AssertionRejected(Reason.MALFORMED, expected="2.0", received=element.attributes.get("Version", ""))
     _check_begun(_time(element, "IssueInstant", Reason.MALFORMED), now)
+
+
+def _check_issuer(element: Element, identity_provider: str) -> None:
     issuer = _only(element, f"{ASSERTION}Issuer", Reason.ISSUER_MISMATCH)
     name = issuer.text.strip(_XML_SPACE)
     if name != identity_provider or issuer.attributes.get("Format", ENTITY_FORMAT) != ENTITY_FORMAT:
@@ -283,11 +301,12 @@ def _time(element: Element, name: str, reason: Reason) -> datetime:
     return moment
 
 
-def _check_begun(moment: datetime, now: datetime) -> None:
+def _check_begun(moment: datetime, now: datetime) -> datetime:
     if moment > now + SKEW:
         raise AssertionRejected(
             Reason.CLOCK_SKEW, expected=f"not after {write_time(now + SKEW)}", received=write_time(moment)
         )
+    return moment
 
 
 def _check_not_over(moment: datetime, now: datetime) -> datetime:

@@ -7,7 +7,7 @@ parent as the whole document, and callers get the bytes that were signed, parsed
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -53,7 +53,9 @@ MOST_CERTIFICATES: Final = 3
 _ENVELOPED: Final = SignatureConstructionMethod.enveloped.value
 _EXCLUSIVE: Final = CanonicalizationMethod.EXCLUSIVE_XML_CANONICALIZATION_1_0.value
 _PREFIX_LIST_TAG: Final = "{http://www.w3.org/2001/10/xml-exc-c14n#}InclusiveNamespaces"
-_PREFIX_LIST: Final = re.compile(r"(?:[A-Za-z0-9_.#-]{1,64}(?: [A-Za-z0-9_.#-]{1,64}){0,31})?")
+_PREFIX: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_SPACES: Final = re.compile(r"[ \t\r\n]+")
+_MOST_LISTED_PREFIXES: Final = 32
 _ID: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,255}")
 _KEY_TYPES: Final[dict[str, type]] = {
     SignatureMethod.RSA_SHA256.value: rsa.RSAPublicKey,
@@ -80,13 +82,15 @@ class SignedResponse(NamedTuple):
 
     `envelope` is the Response without assertions: its values are only compared with expected ones, since nothing but
     `response_signed` says whether they are signed. `assertion` is signed, by itself or with the Response. `encrypted` is
-    an EncryptedAssertion that is signed only with `response_signed`. One of the last two is None.
+    an EncryptedAssertion that is signed only with `response_signed`. One of the two is None. `namespaces` are those in scope
+    at either, by prefix; in a signed Response those that the signature covers.
     """
 
     envelope: Element
     response_signed: bool
     assertion: Element | None
     encrypted: Element | None
+    namespaces: Mapping[str | None, str]
 
 
 def verify_response(document: bytes, certificates: Sequence[x509.Certificate]) -> SignedResponse:
@@ -103,14 +107,17 @@ def verify_response(document: bytes, certificates: Sequence[x509.Certificate]) -
     assertion_signed = not encrypted and _signature_of(assertion) is not None
     if not (response_signed or assertion_signed or encrypted):
         raise AssertionRejected(Reason.SIGNATURE_MISSING, expected="signed Response or Assertion")
-    signed_assertion = _verified(assertion, certificates) if assertion_signed else None
-    response = _verified(root, certificates) if response_signed else element_of(root)
+    signed_assertion = element_of(_verified(assertion, certificates)) if assertion_signed else None
+    envelope = _verified(root, certificates) if response_signed else root
+    response = element_of(envelope)
     (inner,) = response.all(assertion.tag)
     return SignedResponse(
         envelope=replace(response, children=tuple(each for each in response.children if each is not inner)),
         response_signed=response_signed,
         assertion=None if encrypted else signed_assertion or inner,
         encrypted=inner if encrypted else None,
+        # Not those of the document: an attacker can declare prefixes that no name uses, which the canonical form leaves out.
+        namespaces=envelope.find(assertion.tag).nsmap,
     )
 
 
@@ -121,7 +128,7 @@ def verify_assertion(document: bytes, certificates: Sequence[x509.Certificate], 
     """
     root = _parsed(document, ASSERTION_TAG)
     if _signature_of(root) is not None:
-        return _verified(root, certificates)
+        return element_of(_verified(root, certificates))
     if not response_signed:
         raise AssertionRejected(Reason.SIGNATURE_MISSING, expected="signed Assertion inside EncryptedAssertion")
     return element_of(root)
@@ -245,12 +252,24 @@ def _check_algorithm(node: Any, allowed: Callable[[str], bool], *, prefixes: boo
     algorithm = node.get("Algorithm", "")
     if not allowed(algorithm):
         raise AssertionRejected(Reason.ALGORITHM_NOT_ALLOWED, received=f"{_local(node.tag)}: {algorithm}")
-    parameters = [
-        child for child in node
-        if not (prefixes and child.tag == _PREFIX_LIST_TAG and _PREFIX_LIST.fullmatch(child.get("PrefixList", "")))
-    ]  # fmt: skip
+    parameters = [child for child in node if not (prefixes and _is_prefix_list(child))]
     if parameters or len(node) > 1:
         raise _malformed("An algorithm of a Signature has parameters.")
+
+
+def _is_prefix_list(node: Any) -> bool:
+    """Whether an element is a list of prefixes. Raises AssertionRejected for `#default`, which lxml ignores."""
+    if node.tag != _PREFIX_LIST_TAG:
+        return False
+    prefixes = _listed_prefixes(node)
+    if "#default" in prefixes:
+        raise AssertionRejected(Reason.ALGORITHM_NOT_ALLOWED, received=f"{_local(node.tag)}: {' '.join(prefixes)}")
+    return len(prefixes) <= _MOST_LISTED_PREFIXES and all(_PREFIX.fullmatch(prefix) for prefix in prefixes)
+
+
+def _listed_prefixes(node: Any) -> list[str]:
+    """Return the prefixes of an InclusiveNamespaces element, whose attribute has the type NMTOKENS."""
+    return [prefix for prefix in _SPACES.split(node.get("PrefixList", "")) if prefix]
 
 
 def _name_of_part(node: Any) -> str:
@@ -269,16 +288,31 @@ def _malformed(problem: str) -> AssertionRejected:
 # --- verification ----------------------------------------------------------------------------------------------------
 
 
+class _Verifier(XMLVerifier):
+    """XMLVerifier with other lists of prefixes.
+
+    It splits at single spaces, and lxml takes the empty prefixes between two of them for the default namespace, if any
+    document of the process has had `xmlns=""`.
+    """
+
+    def _get_inclusive_ns_prefixes(self, transform_node: Any) -> list[str] | None:
+        node = transform_node.find(_PREFIX_LIST_TAG)
+        return None if node is None else _listed_prefixes(node)
+
+
 def _signature_of(node: Any) -> Any:
     return node.find(f"{SIGNATURE}Signature")
 
 
-def _verified(node: Any, certificates: Sequence[x509.Certificate]) -> Element:
-    """Verify the signature of an element with one of the keys and return what was signed."""
+def _verified(node: Any, certificates: Sequence[x509.Certificate]) -> Any:
+    """Verify the signature of an element with one of the keys and return what was signed as an lxml element."""
     if len(certificates) > MOST_CERTIFICATES:
         raise ValueError(f"A connection has at most {MOST_CERTIFICATES} certificates.")
     # The element alone, so that signxml finds no other signature and no other id.
-    alone = etree.fromstring(etree.tostring(node, with_tail=False), new_parser())
+    try:
+        alone = etree.fromstring(etree.tostring(node, with_tail=False), new_parser())
+    except etree.LxmlError as problem:
+        raise _malformed("An element cannot be read by itself.") from problem
     signature = _signature_of(alone)
     presented = _presented(signature)
     method = signature[0][1].get("Algorithm")
@@ -289,7 +323,7 @@ def _verified(node: Any, certificates: Sequence[x509.Certificate]) -> Element:
         # A time at which the certificate is valid: it counts as a key.
         configuration = replace(_CONFIGURATION, verification_time=certificate.not_valid_before_utc)
         try:
-            result = XMLVerifier().verify(
+            result = _Verifier().verify(
                 document, x509_cert=certificate, id_attribute="ID", parser=new_parser(), expect_config=configuration
             )
         except InvalidDigest as problem:
@@ -307,7 +341,7 @@ def _verified(node: Any, certificates: Sequence[x509.Certificate]) -> Element:
             or _signature_of(signed) is not None
         ):
             raise _signature_invalid("signed element")
-        return element_of(signed)
+        return signed
     raise _unverified(certificates, presented)
 
 

@@ -7,6 +7,7 @@ part of a signature can be wrong.
 import base64
 import hashlib
 import hmac
+import html
 import os
 import re
 from collections.abc import Sequence
@@ -117,7 +118,7 @@ class Claims:
     name_id: str | None = None
     issuer: str = IDP
     response_issuer: str | None = None
-    destination: str = ACS
+    destination: str | None = ACS
     recipient: str = ACS
     audiences: str | None = None
     request_id: str | None = REQUEST
@@ -194,7 +195,7 @@ def response_text(claims: Claims, assertion: str) -> str:
     issuer = claims.issuer if claims.response_issuer is None else claims.response_issuer
     return (
         f'<samlp:Response xmlns:samlp="{SAMLP}" xmlns:saml="{SAML}" ID="{claims.response_id}" Version="2.0" '
-        f'IssueInstant="{claims.issued_at}" Destination="{claims.destination}"'
+        f'IssueInstant="{claims.issued_at}"{optional("Destination", claims.destination)}'
         f"{optional('InResponseTo', claims.request_id)}><saml:Issuer>{issuer}</saml:Issuer>@response@"
         f"<samlp:Status>{claims.status}</samlp:Status>{assertion}</samlp:Response>"
     )
@@ -225,9 +226,8 @@ def canonical(text: str, *, element_id: str | None = None, prefixes: str = "", e
     root = etree.fromstring(re.sub("@[a-z]+@", "", text).encode())
     node = root if element_id is None else root.xpath("//*[@ID=$id]", id=element_id)[0]
     lone = etree.fromstring(etree.tostring(node, with_tail=False))
-    return bytes(
-        etree.tostring(lone, method="c14n", exclusive=exclusive, inclusive_ns_prefixes=prefixes.split() or None)
-    )
+    listed = html.unescape(prefixes).split() or None
+    return bytes(etree.tostring(lone, method="c14n", exclusive=exclusive, inclusive_ns_prefixes=listed))
 
 
 def signature_value(content: bytes, style: Style, signer: Signer) -> bytes:

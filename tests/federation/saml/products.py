@@ -1,4 +1,4 @@
-"""Responses as four products write them: prefixes, order, name spaces, what is signed."""
+"""Responses as four products write them: prefixes, order, name spaces, what is signed, what is encrypted."""
 
 from tests.federation.saml.identity_provider import (
     ACS,
@@ -12,6 +12,7 @@ from tests.federation.saml.identity_provider import (
     SUCCESS,
     Style,
     at,
+    encrypted_text,
     rsa_signer,
     sign,
 )
@@ -71,8 +72,8 @@ def entra() -> bytes:
     return sign(text, "assertion", "_b8b8e0d1-1700", rsa_signer(), Style(prefix="")).encode()
 
 
-def keycloak() -> bytes:
-    """The Response signed, the key also by name and value, one attribute a role, the end of the session."""
+def keycloak_style() -> Style:
+    """The key also by name and value."""
     numbers = (
         "<dsig:RSAKeyValue><dsig:Modulus>AQAB</dsig:Modulus><dsig:Exponent>AQAB</dsig:Exponent></dsig:RSAKeyValue>"
     )
@@ -80,18 +81,23 @@ def keycloak() -> bytes:
         "<dsig:KeyInfo><dsig:KeyName>kXkfSj_Vyv</dsig:KeyName><dsig:X509Data><dsig:X509Certificate>"
         f"{rsa_signer().base64}</dsig:X509Certificate></dsig:X509Data><dsig:KeyValue>{numbers}</dsig:KeyValue></dsig:KeyInfo>"
     )
+    return Style(prefix="dsig", key_info=key_info)
+
+
+def keycloak_text() -> str:
+    """One attribute a role, the end of the session, the prefix of the assertion declared by the Response."""
     roles = "".join(
         '<saml:Attribute FriendlyName="Role" Name="Role" NameFormat="urn:oasis:names:tc:SAML:2.0:attrname-format:basic">'
         f'<saml:AttributeValue xmlns:xs="{XS}" xmlns:xsi="{XSI}" xsi:type="xs:string">{role}</saml:AttributeValue>'
         "</saml:Attribute>"
         for role in ("offline_access", "uma_authorization")
     )
-    text = (
+    return (
         f'<samlp:Response xmlns:samlp="{SAMLP}" xmlns:saml="{SAML}" Destination="{ACS}" ID="ID_3ac2" '
         f'InResponseTo="{REQUEST}" IssueInstant="{at()}" Version="2.0"><saml:Issuer>{IDP}</saml:Issuer>@response@'
         f'<samlp:Status><samlp:StatusCode Value="{SUCCESS}"/></samlp:Status>'
         f'<saml:Assertion xmlns="{SAML}" ID="ID_5577" IssueInstant="{at()}" Version="2.0"><saml:Issuer>{IDP}</saml:Issuer>'
-        '<saml:Subject><saml:NameID Format="urn:oasis:names:tc:SAML:2.0:nameid-format:persistent">'
+        '@assertion@<saml:Subject><saml:NameID Format="urn:oasis:names:tc:SAML:2.0:nameid-format:persistent">'
         f'{SUBJECT}</saml:NameID><saml:SubjectConfirmation Method="{BEARER}"><saml:SubjectConfirmationData '
         f'InResponseTo="{REQUEST}" NotOnOrAfter="{at(minutes=5)}" Recipient="{ACS}"/></saml:SubjectConfirmation>'
         f'</saml:Subject><saml:Conditions NotBefore="{at(seconds=-2)}" NotOnOrAfter="{at(minutes=1)}">'
@@ -101,7 +107,25 @@ def keycloak() -> bytes:
         f"</saml:AuthnContextClassRef></saml:AuthnContext></saml:AuthnStatement><saml:AttributeStatement>{roles}"
         "</saml:AttributeStatement></saml:Assertion></samlp:Response>"
     )
-    return sign(text, "response", "ID_3ac2", rsa_signer(), Style(prefix="dsig", key_info=key_info)).encode()
+
+
+def keycloak() -> bytes:
+    """The Response signed."""
+    text = keycloak_text().replace("@assertion@", "")
+    return sign(text, "response", "ID_3ac2", rsa_signer(), keycloak_style()).encode()
+
+
+def keycloak_encrypted(signed: str = "response") -> bytes:
+    """The assertion encrypted as it stands in the Response; `signed` names what is: `response` or `assertion`."""
+    text = keycloak_text()
+    if signed == "assertion":
+        text = sign(text, "assertion", "ID_5577", rsa_signer(), keycloak_style())
+    text = text.replace("@assertion@", "")
+    assertion = text[text.index("<saml:Assertion ") : text.index("</samlp:Response>")]
+    text = text.replace(assertion, encrypted_text(assertion.encode()))
+    if signed == "response":
+        text = sign(text, "response", "ID_3ac2", rsa_signer(), keycloak_style())
+    return text.replace("@response@", "").encode()
 
 
 def google() -> bytes:

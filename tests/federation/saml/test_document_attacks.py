@@ -128,6 +128,23 @@ def test_two_signed_assertions_are_rejected() -> None:
     assert malformed(text) == "The document has 2 assertions."
 
 
+@pytest.mark.parametrize(
+    ("honest", "changed"),
+    [
+        ("</saml:Assertion>", '<é xmlns="urn:x"/></saml:Assertion>'),
+        ("<saml:Subject>", '<saml:Subject é="x">'),
+        ("<saml:Subject>", '<saml:Subject xmlns:é="urn:x">'),
+        ("<samlp:Response ", '<samlp:Response xmlns:é="urn:x" '),
+        ("<samlp:Status>", '<é:x xmlns:é="urn:x"/><samlp:Status>'),
+        ("<samlp:Status>", '<x xmlns:x="urn:x" x:é=""/><samlp:Status>'),
+    ],
+)
+@pytest.mark.parametrize("signed", ["assertion", "response"])
+def test_name_that_is_not_ascii_is_rejected(honest: str, changed: str, signed: str) -> None:
+    text = respond(signed=signed).decode().replace(honest, changed, 1)
+    assert malformed(text) == "A name of the document is not ASCII."
+
+
 # --- encodings -----------------------------------------------------------------------------------------------------------
 
 
@@ -196,6 +213,24 @@ def test_compressed_bomb_is_not_decompressed() -> None:
 def test_deep_document_is_rejected(depth: int) -> None:
     nested = signed_response().replace("<samlp:Status>", "<x>" * depth + "</x>" * depth + "<samlp:Status>")
     assert malformed(nested) in ("The document has more than 32 levels.", "This is not well-formed XML.")
+
+
+def test_many_elements_are_rejected() -> None:
+    many = signed_response().replace("<samlp:Status>", "<x/>" * 5000 + "<samlp:Status>")
+    assert malformed(many) == "The document has more than 5000 elements."
+
+
+def test_many_elements_are_not_parsed_to_the_end() -> None:
+    """The end of the document, which is not well-formed, is not reached."""
+    assert malformed("<a>" + "<x/>" * 20_000 + "</b>") == "The document has more than 5000 elements."
+
+
+def test_assertion_with_thousands_of_groups_is_accepted() -> None:
+    values = "<saml:AttributeValue>g</saml:AttributeValue>" * 4900
+    statement = (
+        f'<saml:AttributeStatement><saml:Attribute Name="groups">{values}</saml:Attribute></saml:AttributeStatement>'
+    )
+    assert len(read(respond(Claims(more=statement))).attributes["groups"]) == 4900
 
 
 def test_many_attributes_are_rejected() -> None:

@@ -31,6 +31,7 @@ from tests.federation.saml.identity_provider import (
     signed_assertion,
     unsigned_assertion,
 )
+from tests.federation.saml.products import keycloak_encrypted
 from tests.federation.saml.rejected import problem, reason, rejection
 
 ATTACKER = Claims(subject="admin@customer.example")
@@ -86,6 +87,46 @@ def test_earlier_key_still_decrypts() -> None:
     facts = replace(connection(), decryption_keys=(current, *connection().decryption_keys))
     document = with_encrypted(encrypted_text(signed_assertion()))
     assert read_response(document, connection=facts, request_id=REQUEST, now=NOW).subject == SUBJECT
+
+
+# --- the context of the assertion -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("signed", ["response", "assertion"])
+def test_prefix_declared_by_the_response_is_accepted(signed: str) -> None:
+    """Keycloak encrypts the assertion as it stands in the Response."""
+    assert read(keycloak_encrypted(signed)).subject == SUBJECT
+
+
+@pytest.mark.parametrize("namespace", ["urn:x&amp;y", "urn:x'y", "urn:x&amp;quot;"])
+def test_every_namespace_around_encryption_is_accepted(namespace: str) -> None:
+    document = with_encrypted(encrypted_text(signed_assertion()))
+    declared = f'<samlp:Response xmlns:x="{namespace}" xmlns="{namespace}" '
+    assert read(document.replace(b"<samlp:Response ", declared.encode(), 1)).subject == SUBJECT
+
+
+def test_removed_default_namespace_around_encryption_is_accepted() -> None:
+    document = with_encrypted(encrypted_text(signed_assertion()))
+    document = document.replace(b"<samlp:Response ", b'<samlp:Response xmlns="urn:x" ', 1)
+    document = document.replace(b"<saml:EncryptedAssertion>", b'<saml:EncryptedAssertion xmlns="">')
+    assert read(document).subject == SUBJECT
+
+
+def test_prefix_changed_around_signed_assertion_is_rejected() -> None:
+    """The attacker gives another meaning to a prefix that the encrypted assertion does not declare."""
+    assertion = signed_assertion(Claims(more='<x:y xmlns:x="urn:x"/>')).replace(b' xmlns:x="urn:x"', b"")
+    document = with_encrypted(encrypted_text(assertion))
+    honest = document.replace(b"<samlp:Response ", b'<samlp:Response xmlns:x="urn:x" ', 1)
+    assert read(honest).subject == SUBJECT
+    assert problem(honest.replace(b"urn:x", b"urn:evil", 1)) == (Reason.SIGNATURE_INVALID, "digest")
+
+
+def test_prefix_outside_the_signature_of_the_response_is_not_used() -> None:
+    """A declaration that no name uses is not part of the canonical form, so an attacker can add it."""
+    assertion = unsigned_assertion(Claims(more="<x:y/>"))
+    document = with_encrypted(encrypted_text(assertion), signed="response")
+    document = document.replace(b"<samlp:Response ", b'<samlp:Response xmlns:x="urn:x" ', 1)
+    assert reason(document) is Reason.DECRYPTION_FAILED
 
 
 # --- encryption is not authentication --------------------------------------------------------------------------------------
@@ -187,6 +228,10 @@ FAILURES: dict[str, Callable[[str], str]] = {
     "another element": lambda _: encrypted_text(b"<a/>"),
     "document type": lambda _: encrypted_text(b"<!DOCTYPE a>" + signed_assertion()),
     "empty": lambda _: encrypted_text(b""),
+    "two elements": lambda _: encrypted_text(signed_assertion() + b"<a/>"),
+    "end of the context": lambda _: encrypted_text(b"</context><context>" + signed_assertion()),
+    "declaration": lambda _: encrypted_text(b'<?xml version="1.0"?>' + signed_assertion()),
+    "name": lambda _: encrypted_text(signed_assertion().replace(b"<saml:Subject>", '<saml:Subject é="">'.encode())),
     "short": lambda text: another_value(text, "AAAA"),
     "base64": lambda text: another_value(text, "!"),
     "no key": lambda text: re.sub("<ds:KeyInfo.*</ds:KeyInfo>", "", text, flags=re.DOTALL),

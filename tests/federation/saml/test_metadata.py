@@ -137,6 +137,37 @@ def test_missing_location_is_rejected() -> None:
         "https://idp.customer.example:port/",
         "https://idp.customer.example/&#10;x",
         "https://идп.example/",
+        "https://a;script-src/",
+        "https://*.example/",
+        "https://*/",
+        "https://a'b/",
+        "https://a&quot;b/",
+        "https://a,b/",
+        "https://a_b.example/",
+        "https://-a.example/",
+        "https://a-.example/",
+        "https://a..example/",
+        "https://.example/",
+        "https://idp.example./",
+        f"https://{'a' * 64}.example/",
+        f"https://{'a.' * 126}example/",
+        "https://127.1/",
+        "https://0x7f.0x1/",
+        "https://1.2.3.4.5/",
+        "https://2130706433/",
+        "https://256.1.1.1/",
+        "https://[v1.a]/",
+        "https://[192.0.2.1]/",
+        "https://[fe80::1%25eth0]/",
+        "https://[2001:db8::1]x/",
+        "https://x[2001:db8::1]/",
+        "https://2001:db8::1/",
+        "https://idp.customer.example:/",
+        "https://idp.customer.example:0/",
+        "https://idp.customer.example:0443/",
+        "https://idp.customer.example:65536/",
+        "https://idp.customer.example:+443/",
+        "https://@idp.customer.example/",
         "https://idp.customer.example/" + "a" * 2048,
     ],
 )
@@ -149,6 +180,25 @@ def test_location_that_is_no_https_url_is_rejected(location: str) -> None:
 @pytest.mark.parametrize("location", ["http://localhost:7000/sso", "http://127.0.0.1/sso", "http://[::1]:80/sso"])
 def test_http_location_on_the_own_machine_is_accepted(location: str) -> None:
     assert read_text(metadata_text(services=service_text(location))).post_location == location
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "idp",
+        "IDP.Customer.example",
+        "xn--80ahd1agd.example",
+        "a-b.1.example:8443",
+        "192.0.2.1:8443",
+        "[2001:DB8::1]",
+        "[::1]:1",
+    ],
+)
+def test_location_at_name_or_ip_address_is_accepted(host: str) -> None:
+    assert (
+        read_text(metadata_text(services=service_text(f"https://{host}/sso?a=b"))).post_location
+        == f"https://{host}/sso?a=b"
+    )
 
 
 def test_expired_metadata_is_rejected() -> None:
@@ -170,6 +220,31 @@ def test_one_of_several_entities_is_chosen_by_its_id() -> None:
     assert rejection(text) == (
         "The metadata describes an identity provider with SAML 2.0 2 times. Give metadata with exactly one."
     )
+
+
+def grouped(*attributes: str) -> str:
+    """Metadata inside groups with these attributes, the outermost first."""
+    opening = "".join(f'<md:EntitiesDescriptor xmlns:md="{MD}"{each}>' for each in attributes)
+    return f"{opening}{metadata_text()}{'</md:EntitiesDescriptor>' * len(attributes)}"
+
+
+def test_end_of_every_group_counts() -> None:
+    until = [f' validUntil="{at(days=days)}"' for days in (3, 1, 2)]
+    assert read_text(grouped(*until)).valid_until == NOW + timedelta(days=1)
+    assert rejection(grouped("", f' validUntil="{at()}"', "")) == (
+        "The metadata has expired (validUntil). Download it again."
+    )
+
+
+def test_end_of_another_group_does_not_count() -> None:
+    other = f'<md:EntitiesDescriptor validUntil="{at()}"/></md:EntitiesDescriptor>'
+    assert read_text(grouped("").replace("</md:EntitiesDescriptor>", other)).valid_until is None
+
+
+def test_entity_inside_another_element_is_no_entity() -> None:
+    text = grouped("").replace("<md:EntityDescriptor", "<md:Extensions><md:EntityDescriptor")
+    text = text.replace("</md:EntityDescriptor>", "</md:EntityDescriptor></md:Extensions>")
+    assert "0 times" in rejection(text)
 
 
 def test_other_entity_at_refresh_is_rejected() -> None:
@@ -214,6 +289,19 @@ def test_comment_in_a_certificate_is_rejected() -> None:
 )
 def test_document_that_is_no_metadata_is_rejected(text: str, problem: str) -> None:
     assert rejection(text) == problem
+
+
+def test_metadata_with_many_elements_is_rejected() -> None:
+    """Its end, which is not well-formed, is not reached."""
+    assert rejection("<a>" + "<x/>" * 100_000 + "</b>") == "The document has more than 50000 elements."
+
+
+def test_metadata_of_a_large_federation_is_read() -> None:
+    roles = "<md:RoleDescriptor/>" * 49_000
+    assert (
+        read_text(f'<md:EntitiesDescriptor xmlns:md="{MD}">{metadata_text()}{roles}</md:EntitiesDescriptor>').entity_id
+        == IDP
+    )
 
 
 def test_our_own_metadata_is_not_that_of_an_identity_provider() -> None:

@@ -18,13 +18,15 @@ from tests.federation.saml.identity_provider import (
     read,
     respond,
 )
-from tests.federation.saml.products import entra, google, keycloak, okta
+from tests.federation.saml.products import entra, google, keycloak, keycloak_encrypted, okta
 
 MORE = "http://www.w3.org/2001/04/xmldsig-more#"
 XMLENC = "http://www.w3.org/2001/04/xmlenc#"
 
 
-@pytest.mark.parametrize("product", [okta, entra, keycloak, google], ids=lambda product: product.__name__)
+@pytest.mark.parametrize(
+    "product", [okta, entra, keycloak, keycloak_encrypted, google], ids=lambda product: product.__name__
+)
 def test_response_of_product_is_accepted(product: Callable[[], bytes]) -> None:
     assert read(product()).subject == SUBJECT
 

@@ -17,10 +17,16 @@ from tests.federation.saml.identity_provider import (
     SUBJECT,
     SUCCESS,
     Claims,
+    Style,
     at,
     connection,
+    encrypted_text,
     read,
     respond,
+    response_text,
+    rsa_signer,
+    sign,
+    signed_assertion,
 )
 from tests.federation.saml.rejected import problem, reason, rejection
 
@@ -94,8 +100,45 @@ def test_other_destination_is_rejected() -> None:
     assert error.received == "https://other.example/acs"
 
 
-def test_missing_destination_is_rejected() -> None:
+def test_missing_destination_of_signed_response_is_rejected() -> None:
+    assert why(destination=None) is Reason.DESTINATION_MISMATCH
     assert why(destination="") is Reason.DESTINATION_MISMATCH
+
+
+def test_missing_destination_of_unsigned_response_is_accepted() -> None:
+    """Only a signed message must have one (Bindings section 3.5.5.2)."""
+    assert read(respond(Claims(destination=None))).subject == SUBJECT
+
+
+@pytest.mark.parametrize("destination", ["", "https://other.example/acs"])
+def test_other_destination_of_unsigned_response_is_rejected(destination: str) -> None:
+    assert reason(respond(Claims(destination=destination))) is Reason.DESTINATION_MISMATCH
+
+
+def without_issuer(assertion: str | None = None, *, signed: str = "none") -> bytes:
+    """A response whose Response has no Issuer."""
+    text = response_text(Claims(), assertion or signed_assertion().decode())
+    text = text.replace(f"<saml:Issuer>{IDP}</saml:Issuer>@response@", "@response@", 1)
+    if signed == "response":
+        text = sign(text, "response", "_r1", rsa_signer(), Style())
+    return text.replace("@response@", "").encode()
+
+
+def test_missing_issuer_of_unsigned_response_is_accepted() -> None:
+    assert read(without_issuer()).subject == SUBJECT
+
+
+def test_missing_issuer_of_signed_response_is_rejected() -> None:
+    assert reason(without_issuer(signed="response")) is Reason.ISSUER_MISMATCH
+
+
+def test_missing_issuer_around_encryption_is_rejected() -> None:
+    assert reason(without_issuer(encrypted_text(signed_assertion()))) is Reason.ISSUER_MISMATCH
+
+
+@pytest.mark.parametrize("issuer", ["", OTHER, f"{IDP}</saml:Issuer><saml:Issuer>{IDP}"])
+def test_other_issuer_of_unsigned_response_is_rejected(issuer: str) -> None:
+    assert reason(respond(Claims(response_issuer=issuer))) is Reason.ISSUER_MISMATCH
 
 
 @pytest.mark.parametrize("recipient", ["", "https://other.example/acs", f"{ACS}/", f"{ACS}?x"])
@@ -235,7 +278,8 @@ def test_unknown_condition_is_rejected() -> None:
 
 
 def test_clocks_50_seconds_apart_are_accepted() -> None:
-    ahead = Claims(issued_at=at(seconds=50), not_before=at(seconds=50))
+    authenticated = f'<saml:AuthnStatement AuthnInstant="{at(seconds=50)}"/>'
+    ahead = Claims(issued_at=at(seconds=50), not_before=at(seconds=50), statements=authenticated)
     behind = Claims(not_on_or_after=at(seconds=-50), confirmed_until=at(seconds=-50), session_end=at(seconds=-50))
     assert read(respond(ahead)).subject == SUBJECT
     assert read(respond(behind)).subject == SUBJECT
@@ -250,6 +294,7 @@ def test_clocks_50_seconds_apart_are_accepted() -> None:
         {"not_on_or_after": at(seconds=-70)},
         {"confirmed_until": at(seconds=-70)},
         {"session_end": at(seconds=-70)},
+        {"statements": f'<saml:AuthnStatement AuthnInstant="{at(seconds=70)}"/>'},
     ],
     ids=lambda claims: next(iter(claims)),
 )

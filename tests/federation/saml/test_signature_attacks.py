@@ -229,6 +229,30 @@ def test_other_numbers_of_transforms_are_rejected(transforms: tuple[str, ...]) -
     )
 
 
+@pytest.mark.parametrize(
+    "prefixes", ["xs  saml", " xs", "xs ", " ", "xs\tsaml", "\nxs\r\n saml ", "xs&#9;saml", "&#10;xs"]
+)
+@pytest.mark.parametrize("signed", ["assertion", "response"])
+def test_prefix_list_with_more_spaces_is_accepted(prefixes: str, signed: str) -> None:
+    """The spaces are no empty prefixes, which lxml takes for the default namespace after an `xmlns=""`."""
+    declared = 'xmlns="urn:default" xmlns:xs="http://www.w3.org/2001/XMLSchema"'
+    text = assertion_text(Claims(more='<x xmlns=""/>')).replace("<saml:Assertion ", f"<saml:Assertion {declared} ")
+    assert read(respond(assertion=text, signed=signed, style=Style(prefix_list=prefixes))).subject == SUBJECT
+
+
+@pytest.mark.parametrize("prefixes", ["#default", "xs #default"])
+def test_default_namespace_in_prefix_list_is_rejected(prefixes: str) -> None:
+    """The canonicalization of lxml ignores it, so the digest would be another one."""
+    error = rejection(respond(style=Style(prefix_list=prefixes)))
+    assert (error.reason, error.received) == (Reason.ALGORITHM_NOT_ALLOWED, f"InclusiveNamespaces: {prefixes}")
+
+
+@pytest.mark.parametrize("prefixes", ["é", "a" * 65, "xs " * 33, "xs,saml", "xs\u00a0saml"])
+def test_prefix_list_of_another_form_is_rejected(prefixes: str) -> None:
+    text = respond(style=Style(prefix_list="xs")).decode().replace('PrefixList="xs"', f'PrefixList="{prefixes}"')
+    assert problem(text.encode()) == (Reason.MALFORMED, "An algorithm of a Signature has parameters.")
+
+
 @pytest.mark.parametrize("namespace", ["1", "../up", "relative/path", "//host/path", "?query"])
 def test_void_canonicalization_is_rejected(namespace: str) -> None:
     """A relative namespace makes libxml2's canonicalization fail, and an empty result has a known digest."""
