@@ -4,12 +4,9 @@ Its signature is not verified: the tenant's admin, or the URL, is the source of 
 some products contain, are accepted between elements. All other limits of documents hold.
 """
 
-import ipaddress
-import re
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Final, NamedTuple
-from urllib.parse import urlsplit
 
 from cryptography import x509
 
@@ -17,18 +14,14 @@ from federation.saml.certificates import CertificateRejected, distinct_keys, rea
 from federation.saml.documents import METADATA, SIGNATURE, DocumentRejected, Element, read
 from federation.saml.requests import POST_BINDING, PROTOCOL_NAME
 from federation.saml.times import read_time
+from federation.web_addresses import is_web_address
 
 REDIRECT_BINDING: Final = "urn:oasis:names:tc:SAML:2.0:bindings:HTTP-Redirect"
 LONGEST_METADATA: Final = 1024 * 1024
 MOST_METADATA_ELEMENTS: Final = 50_000  # federations put many entities into one document
 LONGEST_ENTITY_ID: Final = 1024  # Metadata section 2.2.1
-LONGEST_LOCATION: Final = 2048
-LONGEST_HOST: Final = 253
 _ENTITY_TAG: Final = f"{METADATA}EntityDescriptor"
 _GROUP_TAG: Final = f"{METADATA}EntitiesDescriptor"
-_LABEL_REST: Final = "(?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-# The last label begins with a letter: browsers take `127.1` and `0x7f.1` for IPv4 addresses.
-_DNS_NAME: Final = re.compile(rf"(?:[A-Za-z0-9]{_LABEL_REST}\.)*[A-Za-z]{_LABEL_REST}")
 # Identity providers of developers and tests.
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -132,41 +125,10 @@ def _location_of(role: Element, binding: str) -> str:
     for service in role.all(f"{METADATA}SingleSignOnService"):
         if service.attributes.get("Binding") == binding:
             location = service.attributes.get("Location", "")
-            if not _is_web_address(location):
+            if not is_web_address(location, takes_plain_http=_LOOPBACK.__contains__):
                 raise MetadataRejected("The Location of a SingleSignOnService is not an https URL.")
             return location
     return ""
-
-
-def _is_web_address(location: str) -> bool:
-    """Whether browsers may be sent there: https, or http on the own machine; no script, no credentials.
-
-    The origin is also safe as a source in a Content-Security-Policy.
-    """
-    if not (location.isascii() and location.isprintable()) or " " in location or len(location) > LONGEST_LOCATION:
-        return False
-    try:
-        parts = urlsplit(location)
-        host, port = parts.hostname or "", parts.port
-    except ValueError:
-        return False
-    authority = f"[{host}]" if ":" in host else host
-    # No credentials, no empty port, no name in brackets.
-    is_canonical = parts.netloc.lower() in (authority, f"{authority}:{port}")
-    if not (is_canonical and _is_host(host)) or port == 0 or "\\" in location:
-        return False
-    return parts.scheme == "https" or (parts.scheme == "http" and host in _LOOPBACK)
-
-
-def _is_host(host: str) -> bool:
-    """Whether this is a DNS name, or an IP address without a zone."""
-    if _DNS_NAME.fullmatch(host) and len(host) <= LONGEST_HOST:
-        return True
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return "%" not in host
 
 
 def _certificates_of(role: Element) -> tuple[x509.Certificate, ...]:

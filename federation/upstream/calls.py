@@ -14,6 +14,7 @@ import requests
 from django.conf import settings
 
 from federation.upstream.errors import Reason, UpstreamError
+from federation.web_addresses import is_web_address
 from identity_platform import outbound
 from identity_platform.api.errors import Unavailable
 from identity_platform.outbound import GuardedSession, NotResolved, OutboundResponse, Reach, TargetRejected, TooSlow
@@ -22,7 +23,6 @@ from identity_platform.semaphore import Semaphore
 # A waiting request holds a thread of the server, so it waits only shortly for its turn.
 WAIT_SECONDS: Final = 1.0
 LONGEST_RESPONSE: Final = 131_072
-LONGEST_ADDRESS: Final = 2048
 _REDIRECTS: Final = range(300, 400)
 
 _semaphore = Semaphore.for_slow_requests("identity_providers", Unavailable)
@@ -38,20 +38,7 @@ def is_address(value: str) -> bool:
 
     Where its name leads is checked when it is called.
     """
-    if len(value) > LONGEST_ADDRESS or not value.isascii() or not value.isprintable():
-        return False
-    try:
-        parts = urlsplit(value)
-        _ = parts.port
-    except ValueError:
-        return False
-    schemes = ("https", "http") if settings.FEDERATION_PLAIN_HTTP else ("https",)
-    return (
-        parts.scheme in schemes
-        and bool(parts.hostname)
-        and "@" not in parts.netloc
-        and not {" ", "#", "\\"} & set(value)
-    )
+    return "#" not in value and is_web_address(value, takes_plain_http=lambda host: settings.FEDERATION_PLAIN_HTTP)
 
 
 def get_json(url: str, *, authorities: str, access_token: str = "") -> object:
