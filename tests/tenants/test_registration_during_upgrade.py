@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from tenants.entering.context import in_tenant
-from tests.tenants.conftest import AnotherProcess, run_command
+from tests.tenants.conftest import AnotherProcess
 from tests.userflow.user_index.reading import indexed
 from tests.world import TestTenant
 from userflow.accounts.models import EndUser
@@ -19,13 +19,9 @@ def test_user_who_registers_by_the_old_release_is_indexed(
     assert indexed(tenant, person.email) == [person.id]
 
 
-def test_last_step_of_an_upgrade_indexes_users_of_a_release_without_the_index(
-    new_tenant: Callable[[], TestTenant],
-) -> None:
+def test_user_of_a_release_that_does_not_know_the_index_is_indexed(new_tenant: Callable[[], TestTenant]) -> None:
     tenant, email = new_tenant(), "meanwhile@example.com"
     with in_tenant(tenant.id):
-        # As a release that does not know the index.
         person = EndUser.objects.create(email=email, email_key=email)
-    assert indexed(tenant, email) == []
-    run_command("index_end_users", tenant=[tenant.slug])
+    # By the triggers.
     assert indexed(tenant, email) == [person.pk]
