@@ -285,7 +285,7 @@ def _index(tenant_id: UUID) -> Iterator[Finding]:
     rows: dict[str, int] = {}
 
     def note(user_ids: Collection[UUID]) -> None:
-        # Those are delivered in a moment, and old ones are not: nobody delivers, or it fails.
+        # Those are delivered in a moment, and old ones are not: no process delivers, or it fails.
         recent = UnindexedEndUser.objects.filter(user_id__in=user_ids, noted_at__gt=now() - DELIVERED_WITHIN)
         waiting = set(recent.values_list("user_id", flat=True))
         rows.update((str(user_id), 1) for user_id in sorted(set(user_ids) - waiting)[: MOST_IDS - len(rows)])

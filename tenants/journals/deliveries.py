@@ -50,7 +50,7 @@ def deliver_noted(sender: object, *, tenant_id: UUID, **_: object) -> None:
     if not lookup.is_managing():
         if wakeups.wake(str(tenant_id)):
             return
-        # Without Valkey no other process hears of it.
+        # Without Valkey no other process is told.
     else:
         # If this process is killed, or the caller's transaction in the global database is rolled back.
         wakeups.wake(str(tenant_id), seconds=RETRY_SECONDS)
